@@ -1,0 +1,49 @@
+# Two commands, each from a bare clone: `make demo` trains and measures a small team, `make test` checks everything.
+PYTHON ?= python3
+VENV ?= .venv
+PIP = $(VENV)/bin/pip install -q --disable-pip-version-check -c constraints-cpu.txt $(PIP_ARGS)
+export OMP_WAIT_POLICY = passive
+export GOMP_SPINCOUNT = 0
+
+.PHONY: help demo test test-slow lint install clean
+
+help:
+	@echo "make demo       set up $(VENV), train a solver-verifier team on this CPU (about 3 minutes), write runs/demo/"
+	@echo "make test       set up $(VENV), then formatting, types, import rules and all fast tests (at most 15 minutes)"
+	@echo "make test-slow  soak, chaos and multi-process tests, and the whole demo over several seeds"
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("mas-gym needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+# torch first and alone: left to choose, pip may take a CUDA build of several gigabytes.
+$(VENV)/.train: pyproject.toml constraints-cpu.txt | $(VENV)/bin/python
+	@echo "installing mas-gym with its trainer into $(VENV) (once)"
+	$(PIP) "torch==2.13.0"
+	$(PIP) -e ".[train]"
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.train
+	@echo "installing the test tools into $(VENV) (once)"
+	$(PIP) -e ".[dev]"
+	@touch $@
+
+install: $(VENV)/.dev
+
+demo: $(VENV)/.train
+	$(VENV)/bin/mas-train demo $(ARGS)
+
+lint: $(VENV)/.dev
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+
+test: lint
+	$(VENV)/bin/python -m pytest -m "not slow" --durations=20 $(ARGS)
+
+test-slow: $(VENV)/.dev
+	$(VENV)/bin/python -m pytest -m slow --durations=20 --timeout=2400 $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist

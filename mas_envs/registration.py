@@ -1,0 +1,142 @@
+"""Ids like `math-v0`: `register`, `make`, `spec`, `registry`, and plug-ins by entry point.
+
+Another package adds environments without touching this one:
+
+    [project.entry-points."mas_envs.environments"]
+    mine = "my_package.envs:register_all"      # a function that calls mas_envs.register(...)
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib import metadata
+from typing import Any
+
+import pettingzoo
+
+from mas_envs.errors import UnknownName, UserError
+from mas_envs.tasks import TaskSet
+from mas_envs.workflow import WorkflowEnv
+
+_ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*-v\d+")
+ENTRY_POINTS = "mas_envs.environments"
+
+
+@dataclass(frozen=True, slots=True)
+class EnvSpec:
+    """What makes an environment again: `make(EnvSpec.from_json(text))`.
+
+    `entry_point` is "module:Class"; `kwargs` are JSON values.
+    """
+
+    id: str
+    entry_point: str
+    kwargs: dict[str, Any] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, as recorded in every episode."""
+        return {"id": self.id, "entry_point": self.entry_point, "kwargs": self.kwargs}
+
+    def to_json(self) -> str:
+        """The spec as JSON text."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> EnvSpec:
+        """The inverse of `to_json`. Raises `UserError`."""
+        try:
+            fields = json.loads(text)
+            return EnvSpec(fields["id"], fields["entry_point"], dict(fields["kwargs"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise UserError(f"not an environment spec ({error!r}): {text[:80]!r}") from None
+
+
+registry: dict[str, EnvSpec] = {}
+_plugins_loaded = False
+
+
+def register(id: str, entry_point: str, kwargs: Mapping[str, Any] | None = None) -> None:
+    """Add an environment under an id like `name-v0`; also to PettingZoo's own registry.
+
+    Raises `UserError` for a malformed id or one that is taken by another entry point.
+    """
+    if not _ID.fullmatch(id):
+        raise UserError(f"environment id {id!r}; write it like 'name-v0'")
+    if ":" not in entry_point:
+        raise UserError(f"entry point {entry_point!r} of {id!r}; write it as 'module:Class'")
+    new = EnvSpec(id, entry_point, dict(kwargs or {}))
+    if id in registry:
+        if registry[id] != new:
+            raise UserError(f"environment id {id!r} is taken by {registry[id].entry_point}")
+        return
+    registry[id] = new
+    if id not in pettingzoo.aec_registry:
+        pettingzoo.register("aec", id, _PettingZooMaker(id))
+
+
+@dataclass(frozen=True, slots=True)
+class _PettingZooMaker:
+    id: str
+
+    def __call__(self, **kwargs: Any) -> WorkflowEnv:
+        return make(self.id, **kwargs)
+
+
+def _load_plugins() -> None:
+    global _plugins_loaded
+    if _plugins_loaded:
+        return
+    _plugins_loaded = True
+    for point in metadata.entry_points(group=ENTRY_POINTS):
+        point.load()()
+
+
+def spec(id: str) -> EnvSpec:
+    """The registered spec of an id. Raises `UnknownName` naming the nearest one."""
+    if id not in registry:
+        _load_plugins()
+    if id not in registry:
+        raise UnknownName("environment", id, registry)
+    return registry[id]
+
+
+def arguments(creator: Any) -> list[str] | None:
+    """The keywords an environment class takes, its bases' included; None when it is no class."""
+    if not isinstance(creator, type):
+        return None
+    names: list[str] = []
+    for cls in creator.__mro__:
+        if "__init__" in vars(cls) and issubclass(cls, WorkflowEnv):
+            parameters = inspect.signature(cls.__init__).parameters.values()
+            names += [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    return [name for name in dict.fromkeys(names) if name != "self"]
+
+
+def make(id: str | EnvSpec, **kwargs: Any) -> WorkflowEnv:
+    """An environment by id or spec; keyword arguments override the spec's.
+
+    The result's `spec` can be serialised and makes the same environment again. Raises
+    `UnknownName` for the id, `UserError` for arguments the environment does not take.
+    """
+    base = spec(id) if isinstance(id, str) else id
+    module, _, attribute = base.entry_point.partition(":")
+    creator = getattr(importlib.import_module(module), attribute)
+    merged = {**base.kwargs, **kwargs}
+    known = arguments(creator)
+    if known is not None and (unknown := [key for key in merged if key not in known]):
+        raise UnknownName("argument", unknown[0], known, where=base.id)
+    env = creator(**merged)
+    if not isinstance(env, WorkflowEnv):
+        raise UserError(f"{base.entry_point} made a {type(env).__name__}, not a WorkflowEnv")
+    recorded = {
+        key: value.spec if isinstance(value, TaskSet) else value
+        for key, value in merged.items()
+        if key != "render_mode"
+    }
+    env.spec = replace(base, kwargs=recorded)
+    return env

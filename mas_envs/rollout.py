@@ -1,0 +1,303 @@
+"""Play many episodes at once, each at its own pace: no episode waits for another.
+
+    episodes = await collect(env, policy, tasks, samples=8, concurrency=64, seed=0)
+    async for episode in rollout(env, {"solver": a, "verifier": b}, tasks): ...
+
+Faults (design, section 4): a policy or tool that raises is retried from where the episode stands;
+after that the episode is `failed`, its siblings are untouched. An exception out of `play` is a bug
+and ends the rollout with its traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from mas_envs.episodes.schema import Episode, Sampling
+from mas_envs.errors import MachineryError, TooManyFailures, UserError
+from mas_envs.policies.base import Policies, Policy, Request, Response
+from mas_envs.session import Session
+from mas_envs.tasks import Task
+from mas_envs.workflow import Ask, Tool, WorkflowEnv, role_of
+
+FAILURE_WINDOW = 200
+FAILURE_SHARE = 0.05
+
+
+async def rollout(
+    env: WorkflowEnv,
+    policies: Policies,
+    tasks: Sequence[Task],
+    *,
+    samples: int = 1,
+    concurrency: int = 64,
+    seed: int = 0,
+    step: int = 0,
+    sampling: Sampling | Mapping[str, Sampling] | None = None,
+    deadline_s: float | None = None,
+    retries: int = 2,
+    skip: frozenset[tuple[str, int]] = frozenset(),
+) -> AsyncIterator[Episode]:
+    """Episodes as they finish: `samples` per task, at most `concurrency` in flight.
+
+    `policies` is one Policy or a map role → Policy (an agent id overrides its role); `sampling`
+    likewise. Seeds derive from (seed, step, task, sample, turn), so a result does not depend on
+    `concurrency`. `deadline_s` bounds each episode's wall time. `skip` holds (task id, sample)
+    pairs not to play (a resumed run has them). Raises `TooManyFailures` when more than 5 % of the
+    last 200 episodes failed, and whatever `play` raises.
+    """
+    if samples < 1 or concurrency < 1:
+        raise UserError(f"samples={samples}, concurrency={concurrency}; both must be at least 1")
+    for agent in env.possible_agents:
+        _for_agent(policies, agent, "policy")
+    jobs = iter(
+        [
+            (group, task, sample)
+            for group, task in enumerate(tasks)
+            for sample in range(samples)
+            if (task.id, sample) not in skip
+        ]
+    )
+    player = _Player(env, policies, sampling, seed, step, deadline_s, retries)
+    finished: asyncio.Queue[Episode | BaseException | None] = asyncio.Queue()
+    working = min(concurrency, max(len(tasks) * samples, 1))
+
+    async def work() -> None:
+        nonlocal working
+        try:
+            for group, task, sample in jobs:
+                finished.put_nowait(await player.play(group, task, sample))
+        except Exception as error:
+            finished.put_nowait(error)
+        finally:
+            working -= 1
+            if not working:
+                finished.put_nowait(None)
+
+    workers = [asyncio.create_task(work()) for _ in range(working)]
+    failures = _FailureWatch()
+    try:
+        while (result := await finished.get()) is not None:
+            if isinstance(result, BaseException):
+                raise result
+            failures.see(result)
+            yield result
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def collect(
+    env: WorkflowEnv, policies: Policies, tasks: Sequence[Task], **options: Any
+) -> list[Episode]:
+    """All episodes of `rollout` (same options), in (task, sample) order."""
+    episodes = [episode async for episode in rollout(env, policies, tasks, **options)]
+    return sorted(episodes, key=lambda episode: (episode.group, episode.sample))
+
+
+def _for_agent(chosen: Any, agent: str, what: str) -> Any:
+    """The entry of an agent in a map by role, where the agent's own id overrides its role."""
+    if not isinstance(chosen, Mapping):
+        return chosen
+    for key in (agent, role_of(agent)):
+        if key in chosen:
+            return chosen[key]
+    raise UserError(f"no {what} for agent {agent!r}; the map names {sorted(chosen)}")
+
+
+class _FailureWatch:
+    """Stops a run in which the machinery, not the models, decides what is measured."""
+
+    def __init__(self) -> None:
+        self.recent: deque[str] = deque(maxlen=FAILURE_WINDOW)
+
+    def see(self, episode: Episode) -> None:
+        self.recent.append(episode.reason if episode.status == "failed" else "")
+        reasons = Counter(reason for reason in self.recent if reason)
+        if reasons.total() > FAILURE_SHARE * FAILURE_WINDOW:
+            worst, count = reasons.most_common(1)[0]
+            raise TooManyFailures(
+                f"{reasons.total()} of the last {len(self.recent)} episodes failed; "
+                f"most often ({count}): {worst}"
+            )
+
+
+class _Player:
+    """What all episodes of one rollout share."""
+
+    def __init__(
+        self,
+        env: WorkflowEnv,
+        policies: Policies,
+        sampling: Sampling | Mapping[str, Sampling] | None,
+        seed: int,
+        step: int,
+        deadline_s: float | None,
+        retries: int,
+    ) -> None:
+        self.env, self.seed, self.step = env, seed, step
+        self.deadline_s, self.retries = deadline_s, retries
+        self.policies: dict[str, Policy] = {
+            agent: _for_agent(policies, agent, "policy") for agent in env.possible_agents
+        }
+        self.sampling: dict[str, Sampling] = {
+            agent: _for_agent(sampling, agent, "sampling") or Sampling()
+            for agent in env.possible_agents
+        }
+        self.tools = {name: _ToolQueue(name, tool, retries) for name, tool in env.tools.items()}
+
+    async def play(self, group: int, task: Task, sample: int) -> Episode:
+        """One episode, done or failed."""
+        entropy = [self.seed, self.step, int(task.id, 16)]
+        # All members of a group share the environment's seed; they differ in how they sample.
+        env_seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
+        session = Session(
+            self.env, task, seed=env_seed, group=group, sample=sample, step=self.step
+        )
+        seeds = [*entropy, sample]
+        deadline = None if self.deadline_s is None else time.monotonic() + self.deadline_s
+        try:
+            async with asyncio.timeout(self.deadline_s) as clock:
+                await self._drive(session, seeds, deadline)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            return session.fail(f"deadline of {self.deadline_s:g} s")
+        except MachineryError as error:
+            return session.fail(str(error))
+        return session.episode
+
+    async def _drive(self, session: Session, seeds: list[int], deadline: float | None) -> None:
+        while session.outcome is None:
+            started = time.perf_counter()
+            if session.call is not None:
+                result = await self.tools[session.call.tool].call(session.call.args)
+                session.give(result, time.perf_counter() - started)
+                continue
+            requests = [
+                self._request(session, ask, seeds, session.turn + offset, deadline)
+                for offset, ask in enumerate(session.asks)
+            ]
+            if len(requests) == 1:
+                responses = [await self._act(requests[0])]
+            else:
+                responses = await _all(self._act(request) for request in requests)
+            seconds = time.perf_counter() - started
+            for request, response in zip(requests, responses, strict=True):
+                session.answer(
+                    response, sampling=request.sampling, seed=request.seed, seconds=seconds
+                )
+
+    def _request(
+        self, session: Session, ask: Ask, seeds: list[int], turn: int, deadline: float | None
+    ) -> Request:
+        sampling = self.sampling[ask.agent]
+        if ask.max_tokens is not None and ask.max_tokens < sampling.max_tokens:
+            sampling = msgspec.structs.replace(sampling, max_tokens=ask.max_tokens)
+        drawn = np.random.SeedSequence([*seeds, turn]).generate_state(1, np.uint64)[0]
+        return Request(
+            agent=ask.agent,
+            role=role_of(ask.agent),
+            messages=tuple(ask.messages),
+            sampling=sampling,
+            seed=int(drawn) >> 1,  # 63 bits: what every engine and JSON reader can hold
+            key=(session.episode.group, session.episode.sample, turn),
+            deadline=deadline,
+        )
+
+    async def _act(self, request: Request) -> Response:
+        policy = self.policies[request.agent]
+        for attempt in range(self.retries + 1):
+            try:
+                return await policy.act(request)
+            except UserError:
+                raise
+            except Exception as error:
+                if attempt == self.retries:
+                    reason = f"policy of {request.agent}: {type(error).__name__}: {error}"
+                    raise MachineryError(reason) from error
+                await asyncio.sleep(0.1 * 2**attempt)
+        raise AssertionError("unreachable")
+
+
+async def _all(acts: Any) -> list[Response]:
+    """All results in order; the first failure cancels the rest of this episode's requests."""
+    tasks = [asyncio.ensure_future(act) for act in acts]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+class _ToolQueue:
+    """Calls of many episodes to one tool, sent to it as one batch per turn of the event loop.
+
+    A plain function runs in place, so that nothing depends on the clock; an `async def` tool is
+    awaited. When a batch fails, its calls are tried one by one: siblings do not share a fault.
+    """
+
+    def __init__(self, name: str, tool: Tool, retries: int) -> None:
+        self.name, self.tool, self.retries = name, tool, retries
+        self.waiting: list[tuple[dict[str, Any], asyncio.Future[Any]]] = []
+        self.running: set[asyncio.Task[None]] = set()
+
+    def call(self, args: dict[str, Any]) -> asyncio.Future[Any]:
+        """The future result of one call."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        if not self.waiting:
+            loop.call_soon(self._send)
+        self.waiting.append((args, future))
+        return future
+
+    def _send(self) -> None:
+        batch, self.waiting = self.waiting, []
+        task = asyncio.ensure_future(self._run(batch))
+        self.running.add(task)
+        task.add_done_callback(self.running.discard)
+
+    async def _run(self, batch: list[tuple[dict[str, Any], asyncio.Future[Any]]]) -> None:
+        try:
+            results = await self._invoke([args for args, _ in batch])
+        except Exception as error:
+            if len(batch) > 1:
+                for one in batch:
+                    await self._run([one])
+                return
+            await self._retry(batch[0], error)
+            return
+        for (_, future), result in zip(batch, results, strict=True):
+            if not future.done():
+                future.set_result(result)
+
+    async def _retry(self, one: tuple[dict[str, Any], asyncio.Future[Any]], error: Exception) -> None:
+        args, future = one
+        for _ in range(self.retries):
+            try:
+                result = (await self._invoke([args]))[0]
+            except Exception as again:
+                error = again
+                continue
+            if not future.done():
+                future.set_result(result)
+            return
+        if not future.done():
+            reason = f"tool {self.name}: {type(error).__name__}: {error}"
+            future.set_exception(MachineryError(reason))
+
+    async def _invoke(self, batch: list[dict[str, Any]]) -> list[Any]:
+        results = self.tool(batch)
+        if inspect.isawaitable(results):
+            results = await results
+        if len(results) != len(batch):
+            raise MachineryError(f"{len(results)} results for {len(batch)} calls")
+        return list(results)

@@ -1,0 +1,171 @@
+"""One episode in flight: drives a workflow's generator and records every event.
+
+Both drivers (the AEC view and the concurrent rollout) do the same three things with a session:
+read what it waits for (`asks`, `call` or `outcome`), then `answer` an Ask or `give` a tool result.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mas_envs.episodes.schema import Episode, Event, Message, Sampling, ToolResult, Turn
+from mas_envs.errors import ReplayMismatch, WorkflowError
+from mas_envs.parsing import Parsed
+from mas_envs.policies.base import Response
+from mas_envs.tasks import Task, clean
+
+if TYPE_CHECKING:
+    from mas_envs.workflow import Ask, Call, Outcome, WorkflowEnv
+
+
+class Session:
+    """See the module. `asks` are the unanswered Asks of the current (parallel) yield, in order."""
+
+    def __init__(
+        self, env: WorkflowEnv, task: Task, *, seed: int, group: int = 0, sample: int = 0, step: int = 0
+    ) -> None:
+        self.env = env
+        self.episode = Episode(
+            env=env.spec.to_dict() if env.spec else {"id": "", "kwargs": {}},
+            prompts=env.prompts_id, task=task.id, question=task.question, gold=task.answer,
+            meta=task.meta, group=group, sample=sample, seed=seed, step=step,
+            events=[], info={}, started=time.time(),
+        )  # fmt: skip
+        # The task enters the seed, so that equal seeds on two tasks are not correlated.
+        rng = np.random.default_rng(np.random.SeedSequence([seed, int(task.id, 16)]))
+        self._play = env.play(task, rng)
+        self._replies: list[Any] = []
+        self._parallel = False
+        self._batch = -1
+        self.turn = 0
+        self.asks: list[Ask] = []
+        self.call: Call | None = None
+        self.outcome: Outcome | None = None
+        self._advance(None)
+        if self.outcome is not None:
+            raise WorkflowError(f"{type(env).__name__} ended before it asked anybody")
+
+    def _advance(self, sent: Any) -> None:
+        """Resume the generator until it waits again or ends."""
+        from mas_envs.workflow import Ask, Call, Outcome
+
+        self.call, self.asks, self._replies = None, [], []
+        try:
+            wanted = self._play.send(sent)
+        except StopIteration as end:
+            if not isinstance(end.value, Outcome):
+                raise WorkflowError(f"play() returned {end.value!r}, not an Outcome") from None
+            self.outcome, episode = end.value, self.episode
+            episode.reward, episode.grade = float(end.value.reward), end.value.grade
+            episode.info = end.value.info
+            episode.seconds = time.time() - episode.started
+            return
+        self._batch += 1
+        if isinstance(wanted, Call):
+            if wanted.tool not in self.env.tools:
+                raise WorkflowError(f"no tool {wanted.tool!r}; bound: {sorted(self.env.tools)}")
+            self.call = wanted
+            return
+        self._parallel = isinstance(wanted, list)
+        self.asks = list(wanted) if isinstance(wanted, list) else [wanted]
+        agents = [ask.agent if isinstance(ask, Ask) else None for ask in self.asks]
+        if not agents or set(agents) - set(self.env.possible_agents):
+            raise WorkflowError(f"play() yielded {wanted!r}; expected an Ask of one of "
+                                f"{self.env.possible_agents}, a list of them, or a Call")  # fmt: skip
+        if len(set(agents)) < len(agents):
+            raise WorkflowError(f"an agent appears twice in one parallel list: {agents}")
+
+    def answer(
+        self, response: Response, *, sampling: Sampling | None = None, seed: int = 0, seconds: float = 0.0
+    ) -> Turn:
+        """The first unanswered Ask gets its response; after the last one, play resumes."""
+        from mas_envs.workflow import Reply, role_of
+
+        ask = self.asks[0]
+        text = clean(response.text)
+        parsed = ask.parse(text) if ask.parse else Parsed(text, "ok")
+        if parsed.status == "missing" and response.finish_reason == "length":
+            parsed = Parsed(parsed.value, "truncated")
+        role = role_of(ask.agent)
+        turn = Turn(
+            index=len(self.episode.events), batch=self._batch, agent=ask.agent, role=role,
+            messages=tuple(ask.messages), text=text, value=parsed.value, parse_status=parsed.status,
+            reward=0.0 if parsed.status == "ok" else -self.env.invalid_penalty[role],
+            model=response.model, sampling=sampling or Sampling(), seed=seed,
+            template=response.template, finish_reason=response.finish_reason,
+            versions=response.versions, prompt_ids=response.prompt_ids, ids=response.ids,
+            log_probs=response.log_probs, seconds=seconds,
+            prompt_tokens=0 if response.prompt_ids is None else len(response.prompt_ids),
+            response_tokens=0 if response.ids is None else len(response.ids),
+        )  # fmt: skip
+        self.episode.events.append(turn)
+        self.turn += 1
+        self.asks = self.asks[1:]
+        self._replies.append(Reply(text, parsed.value, parsed.status))
+        if not self.asks:
+            self._advance(self._replies if self._parallel else self._replies[0])
+        return turn
+
+    def answer_text(self, text: str) -> Turn:
+        """`answer` for a driver that has only text (AEC)."""
+        return self.answer(Response(text=text))
+
+    def give(self, result: Any, seconds: float = 0.0) -> ToolResult:
+        """The pending Call gets its result."""
+        call = self.call
+        if call is None:
+            raise WorkflowError("no tool call is pending")
+        event = ToolResult(
+            index=len(self.episode.events), batch=self._batch, tool=call.tool, args=call.args,
+            result=result, seconds=seconds,
+        )  # fmt: skip
+        self.episode.events.append(event)
+        self._advance(result)
+        return event
+
+    def fail(self, reason: str) -> Episode:
+        """End as a failed episode: turns kept, no reward, in no statistic (design, section 4)."""
+        self._play.close()
+        self.episode.status, self.episode.reason = "failed", reason
+        self.episode.seconds = time.time() - self.episode.started
+        return self.episode
+
+    def repeat(self, event: Event) -> None:
+        """Feed one recorded event. Raises `ReplayMismatch` if the workflow now asks otherwise."""
+        if isinstance(event, ToolResult):
+            now = (self.call.tool, self.call.args) if self.call else None
+            if now != (event.tool, event.args):
+                raise ReplayMismatch(f"event {event.index}: recorded {event.tool}({event.args}), "
+                                     f"now {now}")  # fmt: skip
+            self.give(event.result, event.seconds)
+            return
+        now_asked: tuple[str, tuple[Message, ...]] | None = None
+        if self.asks:
+            now_asked = (self.asks[0].agent, tuple(self.asks[0].messages))
+        if now_asked != (event.agent, event.messages):
+            raise ReplayMismatch(f"event {event.index}: {event.agent} was shown something else than "
+                                 f"{now_asked[0] if now_asked else 'nobody'} is now")  # fmt: skip
+        response = Response(
+            text=event.text, finish_reason=event.finish_reason, prompt_ids=event.prompt_ids,
+            ids=event.ids, log_probs=event.log_probs, model=event.model, versions=event.versions,
+            template=event.template,
+        )  # fmt: skip
+        turn = self.answer(response, sampling=event.sampling, seed=event.seed, seconds=event.seconds)
+        turn.prompt_tokens, turn.response_tokens = event.prompt_tokens, event.response_tokens
+
+
+def replay(env: WorkflowEnv, episode: Episode, decision: int | None = None) -> Session:
+    """A session of `env` that stands where the episode stood before its event `decision`.
+
+    None replays to the end. Raises `ReplayMismatch` when the workflow, prompts or task changed.
+    """
+    task = Task(id=episode.task, question=episode.question, answer=episode.gold, meta=episode.meta)
+    session = Session(
+        env, task, seed=episode.seed, group=episode.group, sample=episode.sample, step=episode.step
+    )
+    for event in episode.events[:decision]:
+        session.repeat(event)
+    return session
