@@ -43,35 +43,28 @@ def _without_tokens(episode: Episode, tokens: Tokens) -> Episode:
     return msgspec.structs.replace(episode, events=events)
 
 
-def _frames(path: Path, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-    """(offset, content) of each whole frame; warns and stops at a torn last one."""
+def _frames(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """(start, end, content) of each whole frame; ends quietly before a torn one.
+
+    Raises `BadFile` for a frame that is damaged, not merely cut off.
+    """
     with path.open("rb") as file:
-        file.seek(offset)
-        rest = b""
-        while True:
+        start, rest = 0, b""
+        while rest := rest or file.read(1 << 20):
             decompressor = zstandard.ZstdDecompressor().decompressobj()
             parts, size = [], 0
-            while not decompressor.eof:
-                chunk = rest or file.read(1 << 20)
-                rest = b""
-                if not chunk:
-                    break
+            while not decompressor.eof and (chunk := rest or file.read(1 << 20)):
+                rest, size = b"", size + len(chunk)
                 try:
                     parts.append(decompressor.decompress(chunk))
                 except zstandard.ZstdError as error:
-                    raise BadFile(path, f"damaged at byte {offset} ({error})") from None
-                size += len(chunk)
+                    raise BadFile(path, f"damaged at byte {start} ({error})") from None
             if not decompressor.eof:
-                if size:
-                    warnings.warn(TornFrame(f"{path}: torn frame at byte {offset} dropped"), stacklevel=3)
                 return
             rest = decompressor.unused_data
-            yield offset, b"".join(parts)
-            offset += size - len(rest)
-            if not rest:
-                rest = file.read(1 << 20)
-                if not rest:
-                    return
+            end = start + size - len(rest)
+            yield start, end, b"".join(parts)
+            start = end
 
 
 def shards(path: Path) -> list[Path]:
@@ -94,21 +87,21 @@ def read_episodes(path: str | Path) -> Iterator[Episode]:
         return
     if not path.is_file():
         raise BadFile(path, "no such file or folder")
-    number = 0
-    for lines in [content.splitlines() for _, content in _frames(path)] if _is_zstd(path) else [_open_lines(path)]:
-        for line in lines:
-            number += 1
-            if line.strip():
-                yield _decode_line(path, number, line)
+    for number, line in enumerate(_lines(path), 1):
+        if line.strip():
+            yield _decode_line(path, number, line)
 
 
-def _is_zstd(path: Path) -> bool:
-    return path.suffix == ".zst"
-
-
-def _open_lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        yield from file
+def _lines(path: Path) -> Iterator[bytes]:
+    if path.suffix != ".zst":
+        with path.open("rb") as file:
+            yield from file
+        return
+    end = 0
+    for _, end, content in _frames(path):  # noqa: B007
+        yield from content.splitlines()
+    if end < path.stat().st_size:
+        warnings.warn(TornFrame(f"{path}: torn frame at byte {end} dropped"), stacklevel=3)
 
 
 def _decode_line(path: Path, number: int, line: bytes) -> Episode:
@@ -139,11 +132,19 @@ class EpisodeWriter:
     continues it, after cutting off a torn last frame.
     """
 
-    def __init__(self, folder: str | Path, tokens: Tokens = "all") -> None:
+    def __init__(
+        self,
+        folder: str | Path,
+        tokens: Tokens = "all",
+        position: tuple[int, int] | None = None,
+    ) -> None:
+        """`position` (of an earlier writer) drops everything that was written after it."""
         self.folder = Path(folder)
         self.tokens: Tokens = tokens
         self.folder.mkdir(parents=True, exist_ok=True)
         self._pending: list[Episode] = []
+        if position is not None:
+            _truncate(self.folder, *position)
         existing = sorted(self.folder.glob("episodes-*.jsonl.zst"))
         self._number = len(existing) - 1 if existing else 0
         if existing:
@@ -176,6 +177,11 @@ class EpisodeWriter:
             self._number += 1
             self._file = self._open()
 
+    @property
+    def position(self) -> tuple[int, int]:
+        """(shard number, byte) behind the last written frame; give it to a later writer."""
+        return self._number, self._file.seek(0, os.SEEK_END)
+
     def __enter__(self) -> EpisodeWriter:
         return self
 
@@ -189,14 +195,21 @@ class EpisodeWriter:
         self._index.close()
 
 
+def _truncate(folder: Path, number: int, size: int) -> None:
+    """Forget what lies behind byte `size` of shard `number`."""
+    for shard in sorted(folder.glob("episodes-*.jsonl.zst")):
+        this = int(shard.name[9:14])
+        if this > number:
+            shard.unlink()
+        elif this == number and shard.stat().st_size > size:
+            os.truncate(shard, size)
+
+
 def _cut_torn_frame(shard: Path) -> None:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", TornFrame)
-        end = 0
-        for _ in _frames(shard):
-            pass
-    if caught:
-        end = int(str(caught[0].message).split("byte ")[1].split()[0])
+    end = 0
+    for _, end, _ in _frames(shard):  # noqa: B007
+        pass
+    if end < shard.stat().st_size:
         warnings.warn(TornFrame(f"{shard}: torn frame at byte {end} cut off"), stacklevel=3)
         os.truncate(shard, end)
 
@@ -217,7 +230,7 @@ def _open_index(folder: Path) -> sqlite3.Connection:
         index.execute("DELETE FROM episodes")
         index.execute("DELETE FROM sizes")
         for name in sorted(there):
-            for offset, content in _frames(folder / name):
+            for offset, _, content in _frames(folder / name):
                 rows = [_decode_line(folder / name, 0, line) for line in content.splitlines()]
                 _index_frame(index, name, offset, rows, size=there[name])
     return index

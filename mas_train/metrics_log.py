@@ -1,0 +1,94 @@
+"""What a run measured: one JSON object per step in `metrics.jsonl`, mirrored to TensorBoard.
+
+The file is the truth (plots and resume read it); TensorBoard and weights & biases are views.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mas_envs.errors import BadFile, UserError
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All steps of a run, in order; a torn last line (the writer was killed) is left out."""
+    if not path.is_file():
+        raise BadFile(path, "no such file", fix="give the metrics.jsonl of a run")
+    rows = []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        try:
+            rows.append(json.loads(line))
+        except ValueError as error:
+            if number == len(lines):
+                break
+            raise BadFile(path, f"not JSON ({error})", number) from None
+    return rows
+
+
+def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
+    """Nested numbers as ("agents/solver/mu", 0.4) pairs; everything else is left out."""
+    for key, value in metrics.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from flatten(value, f"{name}/")
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            yield name, float(value)
+
+
+class MetricsLog:
+    """Appends to `folder/metrics.jsonl`; steps from `start` on are dropped first (resume)."""
+
+    def __init__(
+        self, folder: Path, start: int = 0, wandb: Mapping[str, Any] | None = None
+    ) -> None:
+        self.path = folder / "metrics.jsonl"
+        kept = read_metrics(self.path) if self.path.is_file() else []
+        kept = [row for row in kept if row["step"] < start]
+        temporary = self.path.with_suffix(".tmp")
+        temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
+        os.replace(temporary, self.path)
+        self._file = self.path.open("a", encoding="utf-8")
+        self._board = _tensorboard(folder / "tensorboard", start)
+        self._wandb = _weights_and_biases(folder, wandb)
+
+    def write(self, metrics: Mapping[str, Any]) -> None:
+        """One step, written through to the operating system."""
+        self._file.write(json.dumps(metrics) + "\n")
+        self._file.flush()
+        step = int(metrics["step"])
+        for name, value in flatten(metrics):
+            if name != "step" and self._board is not None:
+                self._board.add_scalar(name, value, step)
+        if self._wandb is not None:
+            self._wandb.log(dict(flatten(metrics)), step=step)
+
+    def close(self) -> None:
+        """Flush and release everything."""
+        self._file.close()
+        if self._board is not None:
+            self._board.close()
+        if self._wandb is not None:
+            self._wandb.finish()
+
+
+def _tensorboard(folder: Path, start: int) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:  # TensorBoard is a view; a run without it is complete
+        return None
+    return SummaryWriter(str(folder), purge_step=start)
+
+
+def _weights_and_biases(folder: Path, options: Mapping[str, Any] | None) -> Any:
+    if options is None:
+        return None
+    try:
+        import wandb
+    except ImportError:
+        raise UserError("train.wandb is set; pip install 'mas-gym[wandb]', or set it to null") from None
+    return wandb.init(dir=str(folder), resume="allow", **options)

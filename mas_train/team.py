@@ -1,0 +1,162 @@
+"""The models of a run and the roles they play: shared, separate, heterogeneous or frozen.
+
+Roles are not models: `agents:` maps each role to a model, so two roles may share one, and two
+models may start from the same checkpoint and grow apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from transformers import AutoModelForCausalLM
+
+from mas_envs.errors import MachineryError, UserError
+from mas_envs.policies.base import Policy
+from mas_train.config import Config, ModelConfig
+from mas_train.engines.transformers import TransformersEngine
+from mas_train.learner import Learner
+from mas_train.log_probs import row_log_probs
+from mas_train.rows import Rows
+
+PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
+"""Nats by which engine and learner may differ on one token; forgotten weights differ by 1 to 3."""
+
+
+class TrainedModel:
+    """One set of weights under training: a learner, and an engine that samples from its copy."""
+
+    def __init__(self, name: str, roles: list[str], config: Config, device: str) -> None:
+        self.name, self.roles, self.settings = name, roles, config.models[name]
+        self.weights_of = {role: config.agents[role].loss_weight for role in roles}
+        self.loss, self.train, self.max_tokens = config.loss, config.train, config.rollout.max_tokens
+        self.engine = load_engine(name, self.settings, device)
+        assert self.settings.optimizer is not None
+        self.learner = Learner(
+            load_model(self.settings.path, self.settings, device),
+            self.settings.optimizer,
+            total_steps=config.train.steps * config.train.updates_per_step,
+            max_grad_norm=config.train.max_grad_norm,
+            token_budget=config.train.token_budget,
+        )
+
+    def update(self, rows: Rows, advantages: np.ndarray[Any, Any]) -> dict[str, float]:
+        """One batch: the learner takes the rows of this model's roles, whatever else is there."""
+        mine = np.isin(rows.agent, self.roles)
+        return self.learner.update(
+            rows.take(mine),
+            advantages[mine],
+            self.loss,
+            loss_weights=self.weights_of,
+            updates=self.train.updates_per_step,
+            max_tokens=self.max_tokens,
+        )
+
+    def sync(self, version: int, rows: Rows | None = None) -> float:
+        """Push the weights to the engine; returns the largest log-prob difference on one row.
+
+        Raises `MachineryError` when the engine does not compute what the learner computes: a
+        stale cache or a forgotten tied weight would train on another policy's samples unnoticed.
+        """
+        self.engine.load_weights(self.learner.model.state_dict(), version)
+        if rows is None:
+            return 0.0
+        mine = np.flatnonzero(np.isin(rows.agent, self.roles) & rows.known)
+        mine = [i for i in mine if len(rows.ids[i])]
+        if not mine:
+            return 0.0
+        row = rows.take([mine[0]])
+        row = dataclasses.replace(row, temperature=np.ones(1))
+        ours = row_log_probs(self.learner.model, row)[0]
+        theirs = self.engine.probe(row.prompt_ids[0].tolist(), row.ids[0].tolist())
+        difference = float(np.abs(ours - theirs).max())
+        if difference > PROBE_TOLERANCE[self.settings.dtype]:
+            raise MachineryError(
+                f"model {self.name!r}: after the weight update to version {version} the engine's "
+                f"log-probs differ from the learner's by {difference:.3g} nats"
+            )
+        return difference
+
+    def save(self, folder: Path, optimizer_file: Path) -> None:
+        """Weights and tokenizer as a Hugging Face folder, the learner's state beside it."""
+        self.learner.model.save_pretrained(folder)
+        self.engine.tokenizer.save_pretrained(folder)
+        state = self.learner.state_dict()
+        del state["model"]
+        torch.save(state, optimizer_file)
+
+    def restore(self, folder: Path, optimizer_file: Path) -> None:
+        """The inverse of `save`. Raises `UserError` when the files do not fit this model."""
+        try:
+            state = torch.load(optimizer_file, weights_only=True)
+            loaded = load_model(str(folder), self.settings, "cpu")
+            self.learner.load_state_dict({**state, "model": loaded.state_dict()})
+        except (OSError, KeyError, ValueError, RuntimeError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise UserError(f"{folder}: does not fit model {self.name!r}: {reason}") from error
+
+
+class Team:
+    """All models of a run. `policies` maps role → policy, `trained` name → model."""
+
+    def __init__(self, config: Config, roles: Iterable[str]) -> None:
+        missing = sorted(set(roles) - set(config.agents))
+        unknown = sorted(set(config.agents) - set(roles))
+        if missing or unknown:
+            raise UserError(
+                f"agents: {config.env.id} has the roles {sorted(roles)}"
+                + (f"; add {missing}" if missing else "")
+                + (f"; remove {unknown}" if unknown else "")
+            )
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.trained: dict[str, TrainedModel] = {}
+        self.policies: dict[str, Policy] = {}
+        for name, settings in config.models.items():
+            played = [role for role, agent in config.agents.items() if agent.model == name]
+            if settings.optimizer is None:
+                policy: Policy = load_engine(name, settings, device)
+            else:
+                self.trained[name] = TrainedModel(name, played, config, device)
+                policy = self.trained[name].engine
+            self.policies |= dict.fromkeys(played, policy)
+
+    @property
+    def trained_roles(self) -> set[str]:
+        """The roles whose turns are trained on."""
+        return {role for model in self.trained.values() for role in model.roles}
+
+    def update(self, rows: Rows, advantages: np.ndarray[Any, Any]) -> dict[str, dict[str, float]]:
+        """Every trained model takes one batch; its metrics by model name."""
+        return {name: model.update(rows, advantages) for name, model in self.trained.items()}
+
+    def sync(self, version: int, rows: Rows | None = None) -> None:
+        """Push all weights to the engines and probe them. Raises `MachineryError`."""
+        for model in self.trained.values():
+            model.sync(version, rows)
+
+
+def load_engine(name: str, settings: ModelConfig, device: str) -> TransformersEngine:
+    """The engine of one model. Raises `UserError` naming path and fix."""
+    return TransformersEngine.from_pretrained(
+        settings.path,
+        dtype=settings.dtype,
+        revision=settings.revision,
+        device=device,
+        name=name,
+        max_model_len=settings.engine.max_model_len,
+        max_rows=settings.engine.max_rows,
+        template_args=settings.template,
+    )
+
+
+def load_model(path: str, settings: ModelConfig, device: str) -> Any:
+    """The learner's copy of the weights."""
+    model = AutoModelForCausalLM.from_pretrained(
+        path, revision=settings.revision, dtype=getattr(torch, settings.dtype)
+    )
+    return model.to(device)
+
