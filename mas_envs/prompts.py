@@ -41,6 +41,9 @@ class PromptSet:
         for role in roles:
             if not isinstance(tables.get(role), dict) or "user" not in tables[role]:
                 raise BadFile(path, f"no [{role}] table with a 'user' text", fix="add it")
+            for key in ("system", "user", "history"):
+                if not isinstance(tables[role].get(key, ""), str):
+                    raise BadFile(path, f"[{role}] {key} = {tables[role][key]!r}", fix="quote it")
         self.roles: dict[str, dict[str, str]] = {role: tables[role] for role in roles}
         digest = hashlib.sha256(raw).hexdigest()[:12]
         self.id = f"{tables.get('name', path.stem)}-v{tables.get('version', 0)}-{digest}"

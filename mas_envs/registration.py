@@ -19,6 +19,7 @@ from typing import Any
 
 import pettingzoo
 
+from mas_envs.episodes.plain import plain
 from mas_envs.errors import UnknownName, UserError
 from mas_envs.tasks import TaskSet
 from mas_envs.workflow import WorkflowEnv
@@ -93,7 +94,17 @@ def _load_plugins() -> None:
         return
     _plugins_loaded = True
     for point in metadata.entry_points(group=ENTRY_POINTS):
-        point.load()()
+        try:
+            point.load()()
+        except Exception as error:
+            raise UserError(f"environment plug-in {point.name} = {point.value!r} failed: {error!r}; "
+                            "repair or uninstall it") from error  # fmt: skip
+
+
+def all_specs() -> list[EnvSpec]:
+    """Every registered environment, plug-ins included, by id."""
+    _load_plugins()
+    return [registry[id] for id in sorted(registry)]
 
 
 def spec(id: str) -> EnvSpec:
@@ -117,6 +128,14 @@ def arguments(creator: Any) -> list[str] | None:
     return [name for name in dict.fromkeys(names) if name != "self"]
 
 
+def _creator(base: EnvSpec) -> Any:
+    module, _, attribute = base.entry_point.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(f"{base.id}: entry point {base.entry_point!r}: {error}") from error
+
+
 def make(id: str | EnvSpec, **kwargs: Any) -> WorkflowEnv:
     """An environment by id or spec; keyword arguments override the spec's.
 
@@ -124,19 +143,21 @@ def make(id: str | EnvSpec, **kwargs: Any) -> WorkflowEnv:
     `UnknownName` for the id, `UserError` for arguments the environment does not take.
     """
     base = spec(id) if isinstance(id, str) else id
-    module, _, attribute = base.entry_point.partition(":")
-    creator = getattr(importlib.import_module(module), attribute)
+    creator = _creator(base)
     merged = {**base.kwargs, **kwargs}
     known = arguments(creator)
     if known is not None and (unknown := [key for key in merged if key not in known]):
         raise UnknownName("argument", unknown[0], known, where=base.id)
+    try:
+        recorded = {
+            key: plain(value.spec if isinstance(value, TaskSet) else value, f"{base.id}: {key}")
+            for key, value in merged.items()
+            if key != "render_mode"
+        }
+    except TypeError as error:
+        raise UserError(f"{error} (an environment's arguments are recorded in each episode)") from None
     env = creator(**merged)
     if not isinstance(env, WorkflowEnv):
         raise UserError(f"{base.entry_point} made a {type(env).__name__}, not a WorkflowEnv")
-    recorded = {
-        key: value.spec if isinstance(value, TaskSet) else value
-        for key, value in merged.items()
-        if key != "render_mode"
-    }
     env.spec = replace(base, kwargs=recorded)
     return env

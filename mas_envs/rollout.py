@@ -14,12 +14,13 @@ import asyncio
 import inspect
 import time
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
+from mas_envs.episodes.plain import plain
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.errors import MachineryError, TooManyFailures, UserError
 from mas_envs.policies.base import Policies, Policy, Request, Response
@@ -43,7 +44,7 @@ async def rollout(
     sampling: Sampling | Mapping[str, Sampling] | None = None,
     deadline_s: float | None = None,
     retries: int = 2,
-    skip: frozenset[tuple[str, int]] = frozenset(),
+    skip: Container[tuple[str, int]] = frozenset(),
 ) -> AsyncIterator[Episode]:
     """Episodes as they finish: `samples` per task, at most `concurrency` in flight.
 
@@ -51,20 +52,14 @@ async def rollout(
     likewise. Seeds derive from (seed, step, task, sample, turn), so a result does not depend on
     `concurrency`. `deadline_s` bounds each episode's wall time. `skip` holds (task id, sample)
     pairs not to play (a resumed run has them). Raises `TooManyFailures` when more than 5 % of the
-    last 200 episodes failed, and whatever `play` raises.
+    last 200 episodes failed, and whatever `play` raises. A task that stands in `tasks` twice makes
+    two groups, which draw differently.
     """
     if samples < 1 or concurrency < 1:
         raise UserError(f"samples={samples}, concurrency={concurrency}; both must be at least 1")
-    for agent in env.possible_agents:
-        _for_agent(policies, agent, "policy")
-    jobs = iter(
-        [
-            (group, task, sample)
-            for group, task in enumerate(tasks)
-            for sample in range(samples)
-            if (task.id, sample) not in skip
-        ]
-    )
+    if seed < 0 or retries < 0 or (deadline_s is not None and deadline_s <= 0):
+        raise UserError(f"seed={seed}, retries={retries}, deadline_s={deadline_s}; none may be negative")
+    jobs = _jobs(tasks, samples, skip)
     player = _Player(env, policies, sampling, seed, step, deadline_s, retries)
     finished: asyncio.Queue[Episode | BaseException | None] = asyncio.Queue()
     working = min(concurrency, max(len(tasks) * samples, 1))
@@ -72,8 +67,8 @@ async def rollout(
     async def work() -> None:
         nonlocal working
         try:
-            for group, task, sample in jobs:
-                finished.put_nowait(await player.play(group, task, sample))
+            for job in jobs:
+                finished.put_nowait(await player.play(job))
         except Exception as error:
             finished.put_nowait(error)
         finally:
@@ -93,6 +88,7 @@ async def rollout(
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+        await player.close()
 
 
 async def collect(
@@ -103,6 +99,17 @@ async def collect(
     return sorted(episodes, key=lambda episode: (episode.group, episode.sample))
 
 
+def environment_seed(seed: int, step: int, task_id: str) -> int:
+    """The environment's seed: the same for all members of a group, which differ in sampling."""
+    return int(np.random.SeedSequence([seed, step, int(task_id, 16)]).generate_state(1)[0])
+
+
+def turn_seed(seed: int, step: int, task_id: str, sample: int, turn: int) -> int:
+    """The sampling seed of one turn. 63 bits: what every engine and JSON reader can hold."""
+    sequence = np.random.SeedSequence([seed, step, int(task_id, 16), sample, turn])
+    return int(sequence.generate_state(1, np.uint64)[0]) >> 1
+
+
 def _for_agent(chosen: Any, agent: str, what: str) -> Any:
     """The entry of an agent in a map by role, where the agent's own id overrides its role."""
     if not isinstance(chosen, Mapping):
@@ -111,6 +118,23 @@ def _for_agent(chosen: Any, agent: str, what: str) -> Any:
         if key in chosen:
             return chosen[key]
     raise UserError(f"no {what} for agent {agent!r}; the map names {sorted(chosen)}")
+
+
+class _Job(NamedTuple):
+    group: int
+    task: Task
+    sample: int
+    draw: int
+    """`sample`, counted on over the repetitions of one task: no two of its episodes are alike."""
+
+
+def _jobs(tasks: Sequence[Task], samples: int, skip: Container[tuple[str, int]]) -> Iterator[_Job]:
+    seen: Counter[str] = Counter()
+    for group, task in enumerate(tasks):
+        for sample in range(samples):
+            if (task.id, sample) not in skip:
+                yield _Job(group, task, sample, sample + samples * seen[task.id])
+        seen[task.id] += 1
 
 
 class _FailureWatch:
@@ -148,25 +172,25 @@ class _Player:
         self.policies: dict[str, Policy] = {
             agent: _for_agent(policies, agent, "policy") for agent in env.possible_agents
         }
+        for agent, policy in self.policies.items():
+            if not isinstance(policy, Policy):
+                raise UserError(f"the policy of {agent!r} is {policy!r:.80}; it has no act(request)")
         self.sampling: dict[str, Sampling] = {
             agent: _for_agent(sampling, agent, "sampling") or Sampling()
             for agent in env.possible_agents
         }
         self.tools = {name: _ToolQueue(name, tool, retries) for name, tool in env.tools.items()}
 
-    async def play(self, group: int, task: Task, sample: int) -> Episode:
+    async def play(self, job: _Job) -> Episode:
         """One episode, done or failed."""
-        entropy = [self.seed, self.step, int(task.id, 16)]
-        # All members of a group share the environment's seed; they differ in how they sample.
-        env_seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
         session = Session(
-            self.env, task, seed=env_seed, group=group, sample=sample, step=self.step
-        )
-        seeds = [*entropy, sample]
+            self.env, job.task, seed=environment_seed(self.seed, self.step, job.task.id),
+            group=job.group, sample=job.sample, step=self.step,
+        )  # fmt: skip
         deadline = None if self.deadline_s is None else time.monotonic() + self.deadline_s
         try:
             async with asyncio.timeout(self.deadline_s) as clock:
-                await self._drive(session, seeds, deadline)
+                await self._drive(session, job.draw, deadline)
         except TimeoutError:
             if not clock.expired():
                 raise
@@ -175,15 +199,21 @@ class _Player:
             return session.fail(str(error))
         return session.episode
 
-    async def _drive(self, session: Session, seeds: list[int], deadline: float | None) -> None:
+    async def close(self) -> None:
+        """End the tool calls that nobody waits for any more."""
+        for tool in self.tools.values():
+            await tool.close()
+
+    async def _drive(self, session: Session, draw: int, deadline: float | None) -> None:
         while session.outcome is None:
             started = time.perf_counter()
             if session.call is not None:
-                result = await self.tools[session.call.tool].call(session.call.args)
+                args = plain(session.call.args, session.call.tool)  # a tool may change its own copy
+                result = await self.tools[session.call.tool].call(args)
                 session.give(result, time.perf_counter() - started)
                 continue
             requests = [
-                self._request(session, ask, seeds, session.turn + offset, deadline)
+                self._request(session, ask, draw, session.turn + offset, deadline)
                 for offset, ask in enumerate(session.asks)
             ]
             if len(requests) == 1:
@@ -197,19 +227,19 @@ class _Player:
                 )
 
     def _request(
-        self, session: Session, ask: Ask, seeds: list[int], turn: int, deadline: float | None
+        self, session: Session, ask: Ask, draw: int, turn: int, deadline: float | None
     ) -> Request:
+        episode = session.episode
         sampling = self.sampling[ask.agent]
         if ask.max_tokens is not None and ask.max_tokens < sampling.max_tokens:
             sampling = msgspec.structs.replace(sampling, max_tokens=ask.max_tokens)
-        drawn = np.random.SeedSequence([*seeds, turn]).generate_state(1, np.uint64)[0]
         return Request(
             agent=ask.agent,
             role=role_of(ask.agent),
             messages=tuple(ask.messages),
             sampling=sampling,
-            seed=int(drawn) >> 1,  # 63 bits: what every engine and JSON reader can hold
-            key=(session.episode.group, session.episode.sample, turn),
+            seed=turn_seed(self.seed, self.step, episode.task, draw, turn),
+            key=(episode.group, episode.sample, turn),
             deadline=deadline,
         )
 
@@ -217,10 +247,14 @@ class _Player:
         policy = self.policies[request.agent]
         for attempt in range(self.retries + 1):
             try:
-                return await policy.act(request)
+                response = await policy.act(request)
+                if not isinstance(response, Response) or not isinstance(response.text, str):
+                    raise TypeError(f"expected a Response with text, not {response!r:.80}")
+                return response
             except UserError:
                 raise
-            except Exception as error:
+            except (Exception, asyncio.CancelledError) as error:
+                _stop_if_cancelled(error)
                 if attempt == self.retries:
                     reason = f"policy of {request.agent}: {type(error).__name__}: {error}"
                     raise MachineryError(reason) from error
@@ -229,20 +263,29 @@ class _Player:
 
 
 async def _all(acts: Any) -> list[Response]:
-    """All results in order; the first failure cancels the rest of this episode's requests."""
+    """All results in order; the first failure ends the rest of this episode's requests."""
     tasks = [asyncio.ensure_future(act) for act in acts]
     try:
         return list(await asyncio.gather(*tasks))
     finally:
         for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _stop_if_cancelled(error: BaseException) -> None:
+    """Tell "we are being cancelled" (it must go on) from a policy's or tool's own cancellation."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from error
 
 
 class _ToolQueue:
     """Calls of many episodes to one tool, sent to it as one batch per turn of the event loop.
 
     A plain function runs in place, so that nothing depends on the clock; an `async def` tool is
-    awaited. When a batch fails, its calls are tried one by one: siblings do not share a fault.
+    awaited. When a batch fails, its calls are tried one by one: siblings do not share a fault. A
+    `UserError` is not retried; it stops the rollout.
     """
 
     def __init__(self, name: str, tool: Tool, retries: int) -> None:
@@ -260,15 +303,25 @@ class _ToolQueue:
         return future
 
     def _send(self) -> None:
-        batch, self.waiting = self.waiting, []
+        batch = [one for one in self.waiting if not one[1].done()]
+        self.waiting = []
+        if not batch:
+            return
         task = asyncio.ensure_future(self._run(batch))
         self.running.add(task)
         task.add_done_callback(self.running.discard)
 
+    async def close(self) -> None:
+        """Cancel what runs."""
+        for task in self.running:
+            task.cancel()
+        await asyncio.gather(*self.running, return_exceptions=True)
+
     async def _run(self, batch: list[tuple[dict[str, Any], asyncio.Future[Any]]]) -> None:
         try:
             results = await self._invoke([args for args, _ in batch])
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            _stop_if_cancelled(error)
             if len(batch) > 1:
                 for one in batch:
                     await self._run([one])
@@ -279,20 +332,28 @@ class _ToolQueue:
             if not future.done():
                 future.set_result(result)
 
-    async def _retry(self, one: tuple[dict[str, Any], asyncio.Future[Any]], error: Exception) -> None:
+    async def _retry(
+        self, one: tuple[dict[str, Any], asyncio.Future[Any]], error: BaseException
+    ) -> None:
         args, future = one
         for _ in range(self.retries):
+            if isinstance(error, UserError) or future.done():
+                break
             try:
                 result = (await self._invoke([args]))[0]
-            except Exception as again:
+            except (Exception, asyncio.CancelledError) as again:
+                _stop_if_cancelled(again)
                 error = again
                 continue
             if not future.done():
                 future.set_result(result)
             return
-        if not future.done():
-            reason = f"tool {self.name}: {type(error).__name__}: {error}"
-            future.set_exception(MachineryError(reason))
+        if future.done():
+            return
+        if isinstance(error, UserError):
+            future.set_exception(error)
+            return
+        future.set_exception(MachineryError(f"tool {self.name}: {type(error).__name__}: {error}"))
 
     async def _invoke(self, batch: list[dict[str, Any]]) -> list[Any]:
         results = self.tool(batch)

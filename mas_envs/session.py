@@ -6,16 +6,20 @@ read what it waits for (`asks`, `call` or `outcome`), then `answer` an Ask or `g
 
 from __future__ import annotations
 
+import math
 import time
+from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
+from mas_envs.episodes.plain import clean, plain
 from mas_envs.episodes.schema import Episode, Event, Message, Sampling, ToolResult, Turn
-from mas_envs.errors import ReplayMismatch, WorkflowError
+from mas_envs.errors import ReplayMismatch, UserError, WorkflowError
 from mas_envs.parsing import Parsed
 from mas_envs.policies.base import Response
-from mas_envs.tasks import Task, clean
+from mas_envs.tasks import Task
 
 if TYPE_CHECKING:
     from mas_envs.workflow import Ask, Call, Outcome, WorkflowEnv
@@ -37,10 +41,12 @@ class Session:
         # The task enters the seed, so that equal seeds on two tasks are not correlated.
         rng = np.random.default_rng(np.random.SeedSequence([seed, int(task.id, 16)]))
         self._play = env.play(task, rng)
+        if not isinstance(self._play, Generator):
+            raise WorkflowError(f"{type(env).__name__}.play is no generator; it must yield an Ask")
         self._replies: list[Any] = []
         self._parallel = False
         self._batch = -1
-        self.turn = 0
+        self.turn = self.asked_at = 0  # decisions made; and when the current Asks were frozen
         self.asks: list[Ask] = []
         self.call: Call | None = None
         self.outcome: Outcome | None = None
@@ -50,33 +56,41 @@ class Session:
 
     def _advance(self, sent: Any) -> None:
         """Resume the generator until it waits again or ends."""
-        from mas_envs.workflow import Ask, Call, Outcome
+        from mas_envs.workflow import Ask, Call
 
         self.call, self.asks, self._replies = None, [], []
         try:
             wanted = self._play.send(sent)
         except StopIteration as end:
-            if not isinstance(end.value, Outcome):
-                raise WorkflowError(f"play() returned {end.value!r}, not an Outcome") from None
-            self.outcome, episode = end.value, self.episode
-            episode.reward, episode.grade = float(end.value.reward), end.value.grade
-            episode.info = end.value.info
-            episode.seconds = time.time() - episode.started
+            self._end(end.value)
             return
         self._batch += 1
         if isinstance(wanted, Call):
             if wanted.tool not in self.env.tools:
                 raise WorkflowError(f"no tool {wanted.tool!r}; bound: {sorted(self.env.tools)}")
-            self.call = wanted
+            self.call = Call(wanted.tool, plain(wanted.args, f"arguments of {wanted.tool}"))
             return
         self._parallel = isinstance(wanted, list)
         self.asks = list(wanted) if isinstance(wanted, list) else [wanted]
         agents = [ask.agent if isinstance(ask, Ask) else None for ask in self.asks]
-        if not agents or set(agents) - set(self.env.possible_agents):
+        if not agents or any(agent not in self.env.possible_agents for agent in agents):
             raise WorkflowError(f"play() yielded {wanted!r}; expected an Ask of one of "
                                 f"{self.env.possible_agents}, a list of them, or a Call")  # fmt: skip
         if len(set(agents)) < len(agents):
             raise WorkflowError(f"an agent appears twice in one parallel list: {agents}")
+        self.asks, self.asked_at = [_frozen(ask) for ask in self.asks], self.turn
+
+    def _end(self, outcome: Any) -> None:
+        from mas_envs.workflow import Outcome
+
+        if not isinstance(outcome, Outcome):
+            raise WorkflowError(f"play() returned {outcome!r}, not an Outcome") from None
+        if not isinstance(outcome.reward, int | float) or not math.isfinite(outcome.reward):
+            raise WorkflowError(f"the outcome's reward is {outcome.reward!r}, not a finite number")
+        self.outcome, episode = outcome, self.episode
+        episode.reward, episode.grade = float(outcome.reward), outcome.grade
+        episode.info = plain(outcome.info, "info of the outcome")
+        episode.seconds = time.time() - episode.started
 
     def answer(
         self, response: Response, *, sampling: Sampling | None = None, seed: int = 0, seconds: float = 0.0
@@ -84,6 +98,8 @@ class Session:
         """The first unanswered Ask gets its response; after the last one, play resumes."""
         from mas_envs.workflow import Reply, role_of
 
+        if not self.asks:
+            raise WorkflowError("nobody is asked: the episode is over, failed, or waits for a tool")
         ask = self.asks[0]
         text = clean(response.text)
         parsed = ask.parse(text) if ask.parse else Parsed(text, "ok")
@@ -92,7 +108,8 @@ class Session:
         role = role_of(ask.agent)
         turn = Turn(
             index=len(self.episode.events), batch=self._batch, agent=ask.agent, role=role,
-            messages=tuple(ask.messages), text=text, value=parsed.value, parse_status=parsed.status,
+            messages=tuple(ask.messages), text=text, value=plain(parsed.value, "parsed value"),
+            parse_status=parsed.status,
             reward=0.0 if parsed.status == "ok" else -self.env.invalid_penalty[role],
             model=response.model, sampling=sampling or Sampling(), seed=seed,
             template=response.template, finish_reason=response.finish_reason,
@@ -120,10 +137,11 @@ class Session:
             raise WorkflowError("no tool call is pending")
         event = ToolResult(
             index=len(self.episode.events), batch=self._batch, tool=call.tool, args=call.args,
-            result=result, seconds=seconds,
+            result=plain(result, f"result of {call.tool}"), seconds=seconds,
         )  # fmt: skip
         self.episode.events.append(event)
-        self._advance(result)
+        # A copy of what is recorded: a replay from disk feeds the same, and play may change it.
+        self._advance(plain(event.result, call.tool))
         return event
 
     def fail(self, reason: str) -> Episode:
@@ -157,15 +175,33 @@ class Session:
         turn.prompt_tokens, turn.response_tokens = event.prompt_tokens, event.response_tokens
 
 
+def _frozen(ask: Ask) -> Ask:
+    """The Ask with what it shows fixed now, in text that can be stored."""
+    shown = ask.messages
+    if isinstance(shown, str) or not all(isinstance(one, Message) for one in shown):
+        raise WorkflowError(f"{ask.agent} is shown {shown!r:.80}; expected a list of Messages")
+    messages = tuple(Message(clean(one.role), clean(one.content)) for one in shown)
+    return msgspec.structs.replace(ask, messages=messages)
+
+
 def replay(env: WorkflowEnv, episode: Episode, decision: int | None = None) -> Session:
     """A session of `env` that stands where the episode stood before its event `decision`.
 
-    None replays to the end. Raises `ReplayMismatch` when the workflow, prompts or task changed.
+    None replays to the end. Raises `ReplayMismatch` when the workflow, prompts or task changed,
+    `UserError` when there is no such event.
     """
+    if decision is not None and not 0 <= decision <= len(episode.events):
+        raise UserError(f"no event {decision}; the episode has {len(episode.events)}")
     task = Task(id=episode.task, question=episode.question, answer=episode.gold, meta=episode.meta)
     session = Session(
         env, task, seed=episode.seed, group=episode.group, sample=episode.sample, step=episode.step
     )
     for event in episode.events[:decision]:
         session.repeat(event)
+    if decision is None and episode.status == "done":
+        now = session.episode
+        if session.outcome is None or (now.reward, now.grade) != (episode.reward, episode.grade):
+            raise ReplayMismatch(f"after event {len(episode.events)}: recorded reward "
+                                 f"{episode.reward:g} and {episode.grade}, now {now.reward:g} and "
+                                 f"{now.grade if session.outcome else 'not over'}")  # fmt: skip
     return session

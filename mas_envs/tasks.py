@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
 
 import msgspec
 
+from mas_envs.episodes.plain import clean as clean
+from mas_envs.episodes.plain import plain
 from mas_envs.errors import BadFile, UnknownName, UserError
 
 Answer = str | list[str]
@@ -30,10 +35,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     answer: Answer
     meta: dict[str, Any] = {}
 
-
-def clean(text: str) -> str:
-    """`text` with lone surrogates as U+FFFD, so that it can be encoded and stored."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[0-9a-f]{16}", self.id):
+            raise UserError(f"task id {self.id!r}; make tasks with TaskSet, which hashes them")
 
 
 def content_hash(question: str, answer: Answer, occurrence: int = 0) -> str:
@@ -50,7 +54,10 @@ class TaskSet(Sequence[Task]):
         rows: Iterable[tuple[str, Answer, Mapping[str, Any]]],
         spec: Mapping[str, Any] | None = None,
     ) -> None:
-        """`rows` are (question, answer, meta); `spec` is what `load_tasks` would need again."""
+        """`rows` are (question, answer, meta); `spec` is what `load_tasks` would need again.
+
+        Raises `TypeError` for a `meta` that is not made of JSON values.
+        """
         seen: dict[str, int] = {}
         tasks = []
         for question, answer, meta in rows:
@@ -59,10 +66,13 @@ class TaskSet(Sequence[Task]):
             first = content_hash(question, answer)
             seen[first] = occurrence = seen.get(first, -1) + 1
             identity = content_hash(question, answer, occurrence) if occurrence else first
-            tasks.append(Task(id=identity, question=question, answer=answer, meta=dict(meta)))
+            kept = plain(meta, f"meta of {question[:40]!r}")
+            tasks.append(Task(id=identity, question=question, answer=answer, meta=kept))
         self._tasks = tuple(tasks)
         self._by_id = {task.id: task for task in tasks}
-        self.spec = dict(spec) if spec is not None else None
+        # Tasks without a source cannot be loaded again; this name makes the attempt fail clearly.
+        memory = {"source": f"{len(tasks)} tasks in memory, {self.digest[:16]}"}
+        self.spec: dict[str, Any] = dict(spec) if spec is not None else memory
 
     @overload
     def __getitem__(self, index: int) -> Task: ...
@@ -144,8 +154,8 @@ def _read_jsonl(
             if not line.strip():
                 continue
             try:
-                row = msgspec.json.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                row = msgspec.json.decode(line.removeprefix(BOM_UTF8) if number == 1 else line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise BadFile(path, f"not JSON ({error})", number, "one object per line") from None
             if not isinstance(row, dict):
                 raise BadFile(path, f"a {type(row).__name__}, not an object", number)
@@ -160,15 +170,23 @@ def _row(
             raise BadFile(path, f"no {key!r}; it has {sorted(row)}", number, "name the fields with "
                           "question=… and answer=…")  # fmt: skip
     asked, gold = row[question], row[answer]
-    if isinstance(gold, int | float) and not isinstance(gold, bool):
-        gold = repr(int(gold)) if float(gold).is_integer() else repr(gold)
-    if isinstance(gold, list):
-        gold = [str(one) for one in gold]
     if not isinstance(asked, str) or not asked.strip():
         raise BadFile(path, f"{question!r} is {asked!r}", number, "it must be a non-empty string")
-    if not isinstance(gold, str | list) or not gold:
-        raise BadFile(path, f"{answer!r} is {gold!r}", number, "it must be a string or a list")
-    return asked, gold, {k: v for k, v in row.items() if k not in (question, answer, "solution")}
+    golds = [_number_text(one) for one in (gold if isinstance(gold, list) else [gold])]
+    if not golds or not all(isinstance(one, str) and one.strip() for one in golds):
+        raise BadFile(path, f"{answer!r} is {gold!r}", number, "it must be a string, a number or a "
+                      "list of them, and not empty")  # fmt: skip
+    rest = {k: v for k, v in row.items() if k not in (question, answer, "solution")}
+    return asked, golds if isinstance(gold, list) else golds[0], rest
+
+
+def _number_text(gold: Any) -> Any:
+    """27.0 → "27"; anything but a finite number is left as it is."""
+    if isinstance(gold, bool) or not isinstance(gold, int | float):
+        return gold
+    if isinstance(gold, float) and not math.isfinite(gold):
+        return gold
+    return str(int(gold)) if gold == int(gold) else repr(gold)
 
 
 def _read_parquet(path: Path) -> Iterator[tuple[str, Answer, dict[str, Any]]]:
@@ -182,14 +200,28 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Answer, dict[str, Any]]]:
     except Exception as error:
         raise BadFile(path, f"not a Parquet file ({error})") from None
     for number, row in enumerate(rows, 1):
-        kwargs, extra = row.get("env_kwargs") or {}, row.get("extra_info") or {}
-        prompt = row.get("prompt") or [{}]
-        question = kwargs.get("question") or extra.get("question") or prompt[-1].get("content")
+        kwargs, extra, reward_model = (
+            _struct(path, number, row, key) for key in ("env_kwargs", "extra_info", "reward_model")
+        )
+        question = kwargs.get("question") or extra.get("question") or _last_message(row)
         gold = kwargs.get("ground_truth")
         if gold is None:
-            gold = (row.get("reward_model") or {}).get("ground_truth")
+            gold = reward_model.get("ground_truth")
         if isinstance(gold, dict):
             gold = gold.get("target")
         flat = {"question": question, "answer": gold, "source": row.get("data_source")}
         flat |= {key: extra[key] for key in ("split", "index") if key in extra}
         yield _row(path, number, flat, "question", "answer")
+
+
+def _struct(path: Path, number: int, row: dict[str, Any], column: str) -> dict[str, Any]:
+    value = row.get(column) or {}
+    if not isinstance(value, dict):
+        raise BadFile(path, f"{column!r} is {value!r:.80}", number, "it must be a struct or null")
+    return value
+
+
+def _last_message(row: dict[str, Any]) -> Any:
+    prompt = row.get("prompt")
+    last = prompt[-1] if isinstance(prompt, list) and prompt else prompt
+    return last.get("content") if isinstance(last, dict) else last

@@ -14,22 +14,31 @@ then every episode can be replayed to any decision and forked there. One generat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple
+import asyncio
+import inspect
+import math
+import operator
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
+from mas_envs.episodes.plain import plain
 from mas_envs.episodes.schema import Episode, Grade, Message, ParseStatus
 from mas_envs.errors import InvalidAction, UserError, WorkflowError
 from mas_envs.parsing import Parsed
 from mas_envs.spaces import Language, conversation
 from mas_envs.tasks import Task, TaskSet, load_tasks
 
+if TYPE_CHECKING:
+    from mas_envs.session import Session
+
 Parser = Callable[[str], Parsed]
-Tool = Callable[[list[dict[str, Any]]], list[Any]]
+Tool = Callable[[list[dict[str, Any]]], list[Any] | Awaitable[list[Any]]]
 """A tool takes a batch of JSON arguments and gives back as many JSON results, in order."""
 
 
@@ -73,6 +82,29 @@ def role_of(agent: str) -> str:
     return agent.rpartition("_")[0]
 
 
+def _checked_seed(seed: Any) -> int:
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if number < 0:
+        raise UserError(f"seed {seed!r}; it must be a whole number from 0 up")
+    return number
+
+
+def _call_now(tool: Tool, args: dict[str, Any]) -> Any:
+    """One call outside of a rollout; an async tool gets an event loop in a thread of its own."""
+    results = tool([args])
+    if inspect.isawaitable(results):
+        with ThreadPoolExecutor(1) as thread:
+            results = thread.submit(asyncio.run, _awaited(results)).result()
+    return results[0]
+
+
+async def _awaited(results: Awaitable[list[Any]]) -> list[Any]:
+    return await results
+
+
 class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
     """Base of all environments. A subclass sets `roles` and writes `play`.
 
@@ -108,18 +140,24 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
         self.possible_agents = self.team()
         self.agents: list[str] = []
         self.spec: Any = None
+        if not isinstance(tasks, TaskSet | Mapping | None):
+            raise UserError(f"tasks {tasks!r:.80}; give a TaskSet or {{'source': …}}")
         self._tasks = tasks
         known = {role_of(agent) for agent in self.possible_agents}
         if isinstance(invalid_penalty, Mapping):
             if unknown := set(invalid_penalty) - known:
                 raise UserError(f"invalid_penalty names {sorted(unknown)}; roles: {sorted(known)}")
-            self.invalid_penalty = {role: float(invalid_penalty.get(role, 0)) for role in known}
+            self.invalid_penalty = {role: invalid_penalty.get(role, 0.0) for role in known}
         else:
-            self.invalid_penalty = dict.fromkeys(known, float(invalid_penalty))
+            self.invalid_penalty = dict.fromkeys(known, invalid_penalty)
+        for penalty in self.invalid_penalty.values():
+            if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
+                raise UserError(f"invalid_penalty {penalty!r}; it must be a number from 0 up")
         self.tools: dict[str, Tool] = {}
         self._observation_spaces = {a: conversation(self.max_turns) for a in self.possible_agents}
         self._action_spaces = {agent: Language() for agent in self.possible_agents}
         self._seeds = np.random.SeedSequence()
+        self._current: Session | None = None
 
     # ---- what a subclass writes ------------------------------------------------------------
 
@@ -152,19 +190,20 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
         """Start an episode. `options={"task": id}` names the task; otherwise the seed picks it."""
         from mas_envs.session import Session
 
-        if seed is not None:
-            if seed < 0:
-                raise UserError(f"seed {seed}; it must not be negative")
-            self._seeds = np.random.SeedSequence(seed)
-            episode_seed = seed
+        if options is not None and not isinstance(options, Mapping):
+            raise UserError(f"options {options!r:.80}; give a dictionary such as {{'task': id}}")
+        seeds = self._seeds if seed is None else np.random.SeedSequence(_checked_seed(seed))
+        if seed is None:
+            episode_seed = int(seeds.spawn(1)[0].generate_state(1)[0])
         else:
-            episode_seed = int(self._seeds.spawn(1)[0].generate_state(1)[0])
+            episode_seed = _checked_seed(seed)
         if options and "task" in options:
             task = self.tasks.by_id(options["task"])
         else:
             pick = np.random.default_rng(np.random.SeedSequence([episode_seed, 0]))
             task = self.tasks[int(pick.integers(len(self.tasks)))]
-        self._session = Session(self, task, seed=episode_seed)
+        self._current = Session(self, task, seed=episode_seed)
+        self._seeds = seeds
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
@@ -179,7 +218,7 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
         for ask in self._session.asks:
             if ask.agent == agent:
                 shown = tuple({"role": m.role, "content": m.content} for m in ask.messages)
-                return {"messages": shown, "turn": self._session.turn}
+                return {"messages": shown, "turn": self._session.asked_at}
         return {"messages": (), "turn": self._session.turn}
 
     def step(self, action: str | None) -> None:
@@ -205,7 +244,8 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
     def _to_next_ask(self) -> None:
         session = self._session
         while session.call is not None:
-            session.give(self.tools[session.call.tool]([session.call.args])[0])
+            args = plain(session.call.args, session.call.tool)  # a tool may change its own copy
+            session.give(_call_now(self.tools[session.call.tool], args))
         if session.outcome is None:
             self.agent_selection = session.asks[0].agent
             return
@@ -214,8 +254,15 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
         for agent in self.agents:
             self.rewards[agent] += episode.reward
             self.terminations[agent] = True
-            self.infos[agent] = {**self.infos[agent], **episode.info, "grade": grade}
+            info = plain(episode.info, "info")
+            self.infos[agent] = {**self.infos[agent], **info, "grade": grade}
         self.agent_selection = self.agents[0]
+
+    @property
+    def _session(self) -> Session:
+        if self._current is None:
+            raise UserError("there is no episode yet; call reset() first")
+        return self._current
 
     @property
     def episode(self) -> Episode:

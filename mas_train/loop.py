@@ -64,7 +64,10 @@ def train(config: Config, *, resume: bool = False, report: Report = lambda metri
                 stop.check()
         except Stopped:
             folder.save(done, team.trained, episodes.position)
-            raise
+            raise Stopped(
+                f"{done} of {config.train.steps} steps are saved; go on with: "
+                f"mas-train resume {folder.path}"
+            ) from None
         finally:
             log.close()
     return folder.path

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Stopped(Exception):
+class Stopped(KeyboardInterrupt):
     """The user asked to stop; everything up to the last finished step is intact."""
 
 
@@ -54,19 +54,19 @@ class StopSignal:
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """`asyncio.run`, abandoned by a signal. Raises `Stopped`."""
-        return asyncio.run(self._cancellable(coroutine))
-
-    async def _cancellable(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.ensure_future(coroutine)
-        loop = asyncio.get_running_loop()
-        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        if self.requested:
-            task.cancel()
         try:
-            return await task
+            return asyncio.run(self._cancellable(coroutine))
         except asyncio.CancelledError:
             if self.requested:
                 raise Stopped from None
             raise
         finally:
             self._cancel = None
+
+    async def _cancellable(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(coroutine)
+        loop = asyncio.get_running_loop()
+        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
+        if self.requested:  # the signal came before there was anything to cancel
+            task.cancel()
+        return await task

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
+from mas_envs.episodes.plain import plain
 from mas_envs.errors import UserError
 
 SCHEMA_VERSION = 1
@@ -138,9 +139,12 @@ def row_rewards(episode: Episode) -> list[float]:
 def _encode_array(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         code = {"i": "i4", "f": "f4"}.get(value.dtype.kind)
-        if code is None:
-            raise TypeError(f"an array of {value.dtype} has no place in an episode")
-        return f"{code}:{base64.b64encode(value.astype('<' + code).tobytes()).decode()}"
+        if code is None or value.ndim != 1:
+            raise TypeError(f"a {value.ndim}-d array of {value.dtype} has no place in an episode")
+        stored = value.astype("<" + code)
+        if code == "i4" and not np.array_equal(stored, value):
+            raise TypeError("a token id does not fit into 32 bits")
+        return f"{code}:{base64.b64encode(stored.tobytes()).decode()}"
     raise TypeError(f"{type(value).__name__} has no place in an episode; use JSON values")
 
 
@@ -161,9 +165,29 @@ class _Version(msgspec.Struct):
 _version_decoder = msgspec.json.Decoder(_Version)
 
 
+def _storable(event: Event) -> Event:
+    """The event with its free-form fields in JSON's own types."""
+    where = f"event {event.index}"
+    plain(event.seconds, where)
+    if isinstance(event, ToolResult):
+        args, result = plain(event.args, where), plain(event.result, where)
+        return msgspec.structs.replace(event, args=args, result=result)
+    plain([event.reward, event.sampling.temperature, event.sampling.top_p], where)
+    return msgspec.structs.replace(event, value=plain(event.value, where))
+
+
 def encode(episode: Episode) -> bytes:
-    """An episode as one line of JSON (no newline). Raises TypeError on a non-JSON value."""
-    return _encoder.encode(episode)
+    """An episode as one line of JSON (no newline).
+
+    Raises `TypeError` on what JSON would drop or change (NaN, bytes, lone surrogates …).
+    """
+    plain([episode.reward, episode.started, episode.seconds], "episode")
+    free = {name: plain(getattr(episode, name), name) for name in ("env", "gold", "meta", "info")}
+    events = [_storable(event) for event in episode.events]
+    try:
+        return _encoder.encode(msgspec.structs.replace(episode, events=events, **free))
+    except UnicodeEncodeError as error:
+        raise TypeError(f"text with a lone surrogate has no place in an episode: {error}") from None
 
 
 def decode(line: bytes | str) -> Episode:
@@ -176,5 +200,5 @@ def decode(line: bytes | str) -> Episode:
                 "read it with the mas-gym release that wrote it"
             )
         return _decoder.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise UserError(f"malformed episode: {error}") from None

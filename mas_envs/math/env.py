@@ -48,8 +48,8 @@ class MathEnv(WorkflowEnv):
         prompts: str = "default",
         **common: Any,
     ) -> None:
-        if max_rounds < 1:
-            raise UserError(f"max_rounds {max_rounds}; it must be at least 1")
+        if not isinstance(max_rounds, int) or max_rounds < 1:
+            raise UserError(f"max_rounds {max_rounds!r}; it must be a whole number from 1 up")
         if malformed_verdict not in ("reject", "approve"):
             raise UserError(f"malformed_verdict {malformed_verdict!r}; 'reject' or 'approve'")
         self.max_turns = 2 * max_rounds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from typing import Any
 
@@ -10,6 +11,10 @@ import numpy as np
 
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.base import Request, Response
+
+
+# vLLM, SGLang and OpenAI say "context length", llama.cpp "context size", others "context window".
+_TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context", re.IGNORECASE)
 
 
 class HTTPPolicy:
@@ -73,19 +78,21 @@ class HTTPPolicy:
             timeout = max(0.01, min(timeout, request.deadline - time.monotonic()))
         try:
             reply = await self._connected().post(self.url, json=body, timeout=timeout)
+        except httpx.InvalidURL as error:
+            raise UserError(f"policy URL {self.url!r}: {error}") from None
         except httpx.HTTPError as error:
             raise MachineryError(f"{self.url}: {type(error).__name__} {error}") from error
         if reply.status_code != 200:
             return self._refused(reply.status_code, reply.text)
         try:
             return _response(reply.json())
-        except (ValueError, KeyError, TypeError, IndexError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise MachineryError(f"{self.url}: not a chat completion ({error!r})") from error
 
     def _refused(self, status: int, text: str) -> Response:
-        if status == 400 and ("context length" in text or "maximum context" in text):
+        if status in (400, 413) and _TOO_LONG.search(text):
             return Response(text="", finish_reason="overflow", model=self.model)
-        if status == 429 or status >= 500:
+        if status in (408, 429) or status >= 500:
             raise MachineryError(f"{self.url}: HTTP {status} {text[:200]}")
         raise UserError(f"{self.url} refused model {self.model!r}: HTTP {status} {text[:300]}")
 
@@ -98,13 +105,16 @@ class HTTPPolicy:
 
 def _response(answer: dict[str, Any]) -> Response:
     choice = answer["choices"][0]
+    text = choice["message"].get("content") or ""
+    if not isinstance(text, str):
+        raise TypeError(f"content is {text!r:.80}, not a string")
     ids = choice.get("token_ids")
     prompt_ids = answer.get("prompt_token_ids") or choice.get("prompt_token_ids")
     content = ((choice.get("logprobs") or {}).get("content")) or []
-    log_probs = [token["logprob"] for token in content]
+    log_probs = [float(token["logprob"]) for token in content]
     whole = ids is not None and len(log_probs) == len(ids)
     return Response(
-        text=choice["message"].get("content") or "",
+        text=text,
         finish_reason=choice.get("finish_reason") or "stop",
         model=str(answer.get("model", "")),
         prompt_ids=None if prompt_ids is None else np.asarray(prompt_ids, np.int32),

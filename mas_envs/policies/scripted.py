@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 
+from mas_envs.errors import UserError
 from mas_envs.policies.base import Request, Response
 
 
@@ -27,4 +28,9 @@ class ScriptedPolicy:
         answer = self.function(request)
         if inspect.isawaitable(answer):
             answer = await answer
-        return Response(text=answer, model=self.model) if isinstance(answer, str) else answer
+        if isinstance(answer, Response):
+            return answer
+        if not isinstance(answer, str):
+            raise UserError(f"the scripted policy's function returned {answer!r:.80}; a string or a "
+                            "Response was expected")  # fmt: skip
+        return Response(text=answer, model=self.model)

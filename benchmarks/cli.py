@@ -1,0 +1,235 @@
+"""`mas-bench`: measure a policy on a benchmark suite."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import shutil
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.policies import Source, Team, team
+from benchmarks.runner import Settings, Stored, open_run, play, read_run, write_json
+from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suite, suites
+from mas_envs.console import command_line, progress
+from mas_envs.episodes.schema import Episode, Sampling
+from mas_envs.errors import UserError
+from mas_envs.registration import make
+from mas_envs.tasks import Task, TaskSet
+from mas_envs.workflow import WorkflowEnv
+
+app = command_line(
+    "Measure a policy on a benchmark suite: k samples per question, avg@k and pass@k.",
+    [
+        "mas-bench run arith --policy scripted:adder --k 4 --out runs/try",
+        "mas-bench run aime24 --data aime24.jsonl --policy http://localhost:8000/v1#Qwen3-4B "
+        "--out runs/aime24",
+        "mas-bench run math500 --data math500.jsonl "
+        "--policy solver=models/solver,verifier=models/verifier --out runs/math500",
+        "mas-bench report runs/aime24",
+    ],
+)
+note = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(metavar="SUITE", help="A name of `mas-bench list`.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; the same command continues it.")],
+    policy: Annotated[
+        list[str],
+        typer.Option(
+            help="Checkpoint folder, http://host/v1#MODEL, scripted:adder or "
+            "scripted:package.module:function; role=… for one role only. Repeatable."
+        ),
+    ],
+    data: Annotated[Path | None, typer.Option(help="Local JSONL copy of the suite.")] = None,
+    k: Annotated[int, typer.Option("--k", "-k", min=1, help="Samples per question.")] = 16,
+    temperature: Annotated[float, typer.Option(min=0)] = 0.6,
+    top_p: Annotated[float, typer.Option(min=0, max=1)] = 0.95,
+    top_k: Annotated[int, typer.Option(min=0, help="0: off.")] = 0,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Per turn.")] = 4096,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    concurrency: Annotated[int, typer.Option(min=1, help="Episodes in flight.")] = 64,
+    env: Annotated[str | None, typer.Option(help="Environment id; default: the suite's.")] = None,
+    env_arg: Annotated[
+        list[str] | None, typer.Option(help="Environment argument, like max_rounds=3. Repeatable.")
+    ] = None,
+    prompts: Annotated[str | None, typer.Option(help="Prompt set: a name or FILE.toml.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Model of a server, if its URL has none.")
+    ] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the server's API key.")
+    ] = None,
+    dtype: Annotated[
+        str | None, typer.Option(help="Of local models; float32 on CPU, else bfloat16.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help="Of local models; cuda if there is.")] = None,
+) -> None:
+    """Play SUITE and print avg@k and pass@k. Interrupted? The same command continues."""
+    tasks = _load(name, data)
+    played = _environment(name, tasks, env, env_arg or [], prompts)
+    chosen = team(policy, played, Source(model, api_key_env, dtype, device))
+    asked = list(tasks[:limit] if limit else tasks)
+    settings = Settings(
+        suite=_identity(name, tasks, data),
+        questions=len(asked),
+        env=played.spec.to_dict(),
+        prompts=played.prompts_id,
+        policies=chosen.records,
+        sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens),
+        k=k,
+        seed=seed,
+    )
+    with open_run(out, settings) as stored:
+        if prompts is not None and prompts.endswith(".toml"):
+            shutil.copyfile(prompts, out / "prompts.toml")
+        _play(stored, played, chosen, asked, concurrency)
+    summary = stored.summary()
+    write_json(out / "summary.json", summary)
+    _print(stored, summary)
+    if summary["problem"]:
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_suites() -> None:
+    """The suites, how many questions they have, and what is known of their source."""
+    table = Table("suite", "title", "rows", "pinned", "licence")
+    for one in suites().values():
+        content = f"content {one.sha256[:10]}" if one.sha256 else "content unpinned"
+        hub = "embedded" if one.tasks else f"hub {(one.hub and one.hub.revision) or 'unpinned'}"
+        table.add_row(one.name, one.title, str(one.rows), f"{content}\n{hub}", one.licence)
+    Console().print(table)
+    note.print("Suites that are not embedded read a local copy: --data FILE.jsonl")
+
+
+@app.command()
+def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.")]) -> None:
+    """Print a run's table again, recomputed from its stored episodes."""
+    stored = read_run(folder)
+    _print(stored, stored.summary())
+
+
+def _load(name: str, data: Path | None) -> TaskSet:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", SuiteWarning)
+        tasks = load_suite(name, data)
+    for warning in caught:
+        note.print(f"note: {warning.message}")
+    return tasks
+
+
+def _identity(name: str, tasks: TaskSet, data: Path | None) -> dict[str, Any]:
+    """What the run records of its suite: hash of the content and of the very file."""
+    file_hash = None if data is None else hashlib.sha256(data.read_bytes()).hexdigest()
+    return {
+        "name": name,
+        "rows": len(tasks),
+        "sha256": fingerprint(tasks),
+        "file_sha256": file_hash,
+    }
+
+
+def _environment(
+    name: str, tasks: TaskSet, env_id: str | None, env_arg: list[str], prompts: str | None
+) -> WorkflowEnv:
+    """The environment over the suite's tasks, with a spec that names no path of this machine."""
+    default = suite(name).env
+    args: dict[str, Any] = dict(default.args) if env_id in (None, default.id) else {}
+    for text in env_arg:
+        key, equals, value = text.partition("=")
+        if not equals or not key or key in ("tasks", "prompts", "render_mode"):
+            raise UserError(f"--env-arg {text!r}; write it as name=value (prompts: use --prompts)")
+        args[key] = _value(value)
+    if prompts is not None:
+        args["prompts"] = prompts
+    made = make(env_id or default.id, tasks=tasks, **args)
+    recorded = dict(made.spec.kwargs)
+    recorded["tasks"] = {key: v for key, v in (tasks.spec or {}).items() if key != "data"}
+    if prompts is not None:
+        recorded["prompts"] = Path(prompts).name
+    made.spec = replace(made.spec, kwargs=recorded)
+    return made
+
+
+def _value(text: str) -> Any:
+    """`2`, `0.5`, `true`, `{"solver": 0.1}` as JSON; anything else is a string."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _play(
+    stored: Stored, env: WorkflowEnv, chosen: Team, tasks: list[Task], concurrency: int
+) -> None:
+    """`play` with a bar. Ctrl-C ends with what is stored and how to go on."""
+    rewards = list(stored.done().values())
+    counts = {"done": len(rewards), "failed": 0}
+    total = sum(rewards)
+
+    def show(episode: Episode) -> None:
+        nonlocal total
+        counts[episode.status] += 1
+        total += episode.reward if episode.status == "done" else 0.0
+        failed = f", {counts['failed']} failed" if counts["failed"] else ""
+        bar.advance(1, f"mean reward {total / max(counts['done'], 1):.3f}{failed}")
+
+    async def whole() -> None:
+        try:
+            await play(
+                stored, env, chosen.policies, tasks, concurrency=concurrency, on_episode=show
+            )
+        finally:
+            for policy in chosen.policies.values():
+                if hasattr(policy, "aclose"):
+                    await policy.aclose()
+
+    title = stored.settings.suite["name"]
+    try:
+        with progress(title, stored.wanted, done=counts["done"]) as bar:
+            asyncio.run(whole())
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"{len(stored.done())} of {stored.wanted} episodes are in {stored.folder}; "
+            "the same command goes on from there"
+        ) from None
+
+
+def _print(stored: Stored, summary: Mapping[str, Any]) -> None:
+    settings = stored.settings
+    targets = {role: policy["target"] for role, policy in settings.policies.items()}
+    named = [f"{role}={target}" for role, target in targets.items()]
+    who = named if len(set(targets.values())) > 1 else list(targets.values())[:1]
+    title = f"{settings.suite['name']} · {settings.env['id']} · {', '.join(who)}"
+    table = Table("metric", "value", "95 % interval", "questions", "samples each", title=title)
+    for metric, score in summary.items():
+        if "@" not in metric:
+            continue
+        if score is None:
+            table.add_row(metric, "—", "—", str(settings.questions), str(settings.k))
+            continue
+        between = f"{score['low']:.1f} to {score['high']:.1f}"
+        counts = (str(score["questions"]), str(score["samples"]))
+        table.add_row(metric, f"{score['value']:.1f} %", between, *counts)
+    Console().print(table)
+    if settings.questions < settings.suite["rows"]:
+        note.print(f"note: {settings.questions} of the suite's {settings.suite['rows']} questions")
+    if summary["undecided"]:
+        note.print(f"note: the grader could not decide {summary['undecided']} episodes; "
+                   "they count as wrong")  # fmt: skip
+    for reason, count in summary["failures"].items():
+        note.print(f"failed, not wrong: {count} × {reason}")
+    if summary["problem"]:
+        note.print(f"no headline number: {summary['problem']}")

@@ -1,0 +1,181 @@
+"""What `--policy` may say, and the policies it names.
+
+PATH or org/name              a checkpoint, run in this process (needs mas-gym[train])
+http://host:8000/v1#MODEL     an OpenAI-compatible server
+scripted:adder                a built-in script that plays the `arith` suite, to try things out
+scripted:package.module:name  your own function of a `Request`
+solver=…,verifier=…           one of these for each role
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import random
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mas_envs.errors import UnknownName, UserError
+from mas_envs.policies.base import Policy, Request
+from mas_envs.policies.http import HTTPPolicy
+from mas_envs.policies.scripted import ScriptedPolicy
+from mas_envs.workflow import WorkflowEnv, role_of
+
+_PAIR = re.compile(r"([A-Za-z_]\w*)=(.+)", re.DOTALL)
+_BETWEEN_PAIRS = re.compile(r",(?=[A-Za-z_]\w*=)")
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+HASHED_ENDS = 2**20  # bytes of a checkpoint file's head and tail that its fingerprint reads
+
+
+class Source(NamedTuple):
+    """How the named policies are reached."""
+
+    model: str | None = None  # of a server whose URL names none
+    api_key_env: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+
+
+class Team(NamedTuple):
+    """Policies by role, and what identifies each in the run's record."""
+
+    policies: dict[str, Policy]
+    records: dict[str, dict[str, Any]]
+
+
+def team(chosen: Sequence[str], env: WorkflowEnv, source: Source) -> Team:
+    """The policies of all roles of `env`. Roles with equal targets share one policy.
+
+    Raises `UserError` for a role without policy, `UnknownName` for a policy without role.
+    """
+    roles = list(dict.fromkeys(role_of(agent) for agent in env.possible_agents))
+    targets = _targets(chosen, roles)
+    made: dict[str, tuple[Policy, dict[str, Any]]] = {}
+    for target in dict.fromkeys(targets[role] for role in roles):
+        made[target] = _policy(target, source)
+    return Team(
+        {role: made[targets[role]][0] for role in roles},
+        {role: made[targets[role]][1] for role in roles},
+    )
+
+
+def _targets(chosen: Sequence[str], roles: Iterable[str]) -> dict[str, str]:
+    """Role → target from the values of `--policy`; a target without a role is everybody's."""
+    named: dict[str, str] = {}
+    for value in (part.strip() for text in chosen for part in _BETWEEN_PAIRS.split(text)):
+        pair = _PAIR.fullmatch(value)
+        role, target = (pair[1], pair[2]) if pair else ("", value)
+        if role and role not in roles:
+            raise UnknownName("role", role, roles, where="--policy")
+        if role in named:
+            whose = f"role {role!r}" if role else "all roles"
+            raise UserError(f"--policy names two policies for {whose}: {named[role]}, {target}")
+        named[role] = target
+    missing = [role for role in roles if role not in named and "" not in named]
+    if missing:
+        raise UserError(f"--policy names none for {', '.join(missing)}; add {missing[0]}=…")
+    return {role: named.get(role, named.get("", "")) for role in roles}
+
+
+def _policy(target: str, source: Source) -> tuple[Policy, dict[str, Any]]:
+    if target.startswith("scripted:"):
+        return ScriptedPolicy(_function(target), model=target), {"target": target}
+    if target.startswith(("http://", "https://")):
+        url, _, model = target.partition("#")
+        model = model or source.model or ""
+        if not model:
+            raise UserError(f"which model of {url}? write {url}#MODEL, or pass --model MODEL")
+        key = _api_key(source.api_key_env)
+        return HTTPPolicy(url, model, api_key=key), {"target": f"{url}#{model}"}
+    return _engine(target, source)
+
+
+def _api_key(variable: str | None) -> str | None:
+    if variable is not None and not os.environ.get(variable):
+        raise UserError(f"--api-key-env {variable}: this environment variable is not set")
+    return os.environ[variable] if variable is not None else None
+
+
+def _function(target: str) -> Callable[[Request], Any]:
+    name = target.removeprefix("scripted:")
+    if name in SCRIPTS:
+        return SCRIPTS[name]
+    module, _, attribute = name.partition(":")
+    if not attribute:
+        raise UnknownName("script", name, [*SCRIPTS, "package.module:function"], where="--policy")
+    if "" not in sys.path:
+        sys.path.insert(0, "")  # a console script does not look where it is called, unlike -m
+    try:
+        function = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"--policy {target}: {error}") from None
+    if not callable(function):
+        raise UserError(f"--policy {target}: {attribute} is not a function of a Request")
+    return function  # type: ignore[no-any-return]
+
+
+def _engine(target: str, source: Source) -> tuple[Policy, dict[str, Any]]:
+    folder = Path(target)
+    if not folder.is_dir() and not _HUB_ID.fullmatch(target):
+        raise UserError(
+            f"--policy {target}: no such folder; give a checkpoint's folder, a model id like "
+            "Qwen/Qwen3-4B, http://host/v1#MODEL or scripted:package.module:function"
+        )
+    if folder.is_dir() and not (folder / "config.json").is_file():
+        raise UserError(f"--policy {target}: no config.json in it; give a checkpoint's folder")
+    try:
+        import torch
+
+        from mas_train.engines.transformers import TransformersEngine
+    except ImportError as error:
+        raise UserError(
+            f"--policy {target} runs here and needs {error.name}: pip install 'mas-gym[train]'"
+        ) from None
+    device = source.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = source.dtype or ("float32" if device == "cpu" else "bfloat16")
+    engine = TransformersEngine.from_pretrained(target, dtype=dtype, device=device)
+    record = {"target": target, "dtype": dtype, "device": device.partition(":")[0]}
+    if folder.is_dir():
+        record["fingerprint"] = fingerprint(folder)
+    return engine, record
+
+
+def fingerprint(folder: Path) -> str:
+    """SHA-256 of a checkpoint's file names, sizes and first and last MiB of each file.
+
+    Not the whole of every file: it tells two checkpoints of one model apart without reading
+    hundreds of gigabytes.
+    """
+    digest = hashlib.sha256()
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        size = path.stat().st_size
+        digest.update(f"{path.name}\0{size}\0".encode())
+        with path.open("rb") as file:
+            digest.update(file.read(HASHED_ENDS))
+            file.seek(max(file.tell(), size - HASHED_ENDS))
+            digest.update(file.read())
+    return digest.hexdigest()
+
+
+# ---- built-in scripts ------------------------------------------------------------------------
+
+
+def adder(request: Request) -> str:
+    """Plays the arithmetic suite: adds the numbers, and is wrong as often as one turn in three."""
+    sums = re.findall(r"\d+(?:\+\d+)+", request.messages[-1].content)
+    total = sum(map(int, sums[0].split("+"))) if sums else 0
+    chance = random.Random(request.seed).random()
+    if request.role == "verifier":
+        boxes = re.findall(r"\\boxed\{(-?\d+)\}", request.messages[-1].content)
+        right = bool(boxes) and int(boxes[-1]) == total
+        seen = right if chance < 0.8 else not right
+        return f"I get {total}. <verify>{'approve' if seen else 'reject'}</verify>"
+    guess = total if chance < 2 / 3 else total + 1 + int(chance * 30) % 3
+    return f"{sums[0] if sums else '0'} makes \\boxed{{{guess}}}"
+
+
+SCRIPTS: dict[str, Callable[[Request], str]] = {"adder": adder}

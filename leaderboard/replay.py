@@ -1,0 +1,111 @@
+"""Play a submitted conversation again, with our environment and our grader.
+
+Texts and tool results come from the submission; who is asked what, how each answer is read, what it
+earns and whether it is right come from us. Whatever then differs was not produced as declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from leaderboard.manifest import Manifest
+from mas_envs.episodes.schema import Episode, ToolResult, Turn, encode
+from mas_envs.errors import ReplayMismatch
+from mas_envs.rollout import environment_seed, turn_seed
+from mas_envs.session import Session
+from mas_envs.tasks import Task
+from mas_envs.workflow import WorkflowEnv
+
+REGRADED = ("grade",)  # tools whose stored results we do not believe but compute
+CLOCK = ("started", "seconds")
+
+Report = Callable[[str, str], None]
+"""Takes the check and the problem found."""
+
+
+def replayed(
+    env: WorkflowEnv, manifest: Manifest, task: Task, group: int, stored: Episode, report: Report
+) -> Episode | None:
+    """The episode as it must have been; None when the conversation cannot be replayed."""
+    seed = environment_seed(manifest.seed, 0, task.id)
+    session = Session(env, task, seed=seed, group=group, sample=stored.sample)
+    try:
+        for event in stored.events:
+            session.repeat(_believed(env, manifest, session, event, report))
+    except ReplayMismatch as mismatch:
+        report("replay", str(mismatch))
+        return None
+    if session.outcome is None:
+        report("replay", "the conversation stops before its end")
+        return None
+    _compare(session.episode, stored, report)
+    return session.episode
+
+
+def _believed(
+    env: WorkflowEnv, manifest: Manifest, session: Session, event: Turn | ToolResult, report: Report
+) -> Turn | ToolResult:
+    """The event with what we compute ourselves in place of what was handed in."""
+    if session.outcome is not None:
+        raise ReplayMismatch(f"event {event.index}: comes after the end of the conversation")
+    if isinstance(event, ToolResult):
+        call = session.call
+        if event.tool not in REGRADED or call is None or call.args != event.args:
+            return event
+        result = env.tools[event.tool]([event.args])[0]
+        if result != event.result:
+            report("grades", f"graded {_verdict(event.result)}, we grade {_verdict(result)}")
+        return msgspec.structs.replace(event, result=result)
+    sampling, limit = manifest.sampling, session.asks[0].max_tokens if session.asks else None
+    if limit is not None and limit < sampling.max_tokens:
+        sampling = msgspec.structs.replace(sampling, max_tokens=limit)
+    if event.sampling != sampling:
+        report("settings", f"event {event.index} was sampled with {event.sampling}")
+    drawn = turn_seed(manifest.seed, 0, session.episode.task, session.episode.sample, session.turn)
+    if event.seed != drawn:
+        report("settings", f"event {event.index} has seed {event.seed}, the run's gives {drawn}")
+    if event.model not in manifest.models.get(event.role, ()):
+        report("settings", f"event {event.index} is by {event.model!r}, which is not declared")
+    return event
+
+
+def _verdict(result: Any) -> str:
+    if not isinstance(result, dict):
+        return repr(result)[:80]
+    return f"{result.get('correct')} ({result.get('status')}, answer {result.get('answer')!r:.60})"
+
+
+_PLACE = {
+    "question": "questions", "gold": "questions", "meta": "questions", "group": "questions",
+    "env": "settings", "prompts": "settings", "seed": "settings", "step": "settings",
+    "grade": "grades", "reward": "rewards",
+}  # fmt: skip
+
+
+def _compare(ours: Episode, stored: Episode, report: Report) -> None:
+    """Report every field in which the stored episode differs from ours."""
+    a, b = _plain(ours), _plain(stored)
+    for key in a.keys() | b.keys():
+        if key == "events" or key in CLOCK or key in ("provenance", "status", "reason"):
+            continue
+        if a.get(key) != b.get(key):
+            report(
+                _PLACE.get(key, "replay"), f"{key} is {b.get(key)!r:.80}, not {a.get(key)!r:.80}"
+            )
+    for one, other in zip(a["events"], b["events"], strict=True):
+        for key in one.keys() | other.keys():
+            if key in CLOCK or (key == "result" and one.get("tool") in REGRADED):
+                continue
+            if one.get(key) != other.get(key):
+                check = "rewards" if key == "reward" else "replay"
+                was = f"{key} is {other.get(key)!r:.80}, not {one.get(key)!r:.80}"
+                report(check, f"event {other['index']}: {was}")
+
+
+def _plain(episode: Episode) -> dict[str, Any]:
+    """As JSON values, so that a tuple equals the list it was stored as."""
+    plain: dict[str, Any] = msgspec.json.decode(encode(episode))
+    return plain

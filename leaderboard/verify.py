@@ -1,0 +1,309 @@
+"""Recompute every number of a submission from its conversations.
+
+What the server does on arrival is exactly this; anybody can do it before. It shows that the numbers
+follow from the conversations. It cannot show which model wrote them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+import mas_envs
+from benchmarks.metrics import summary
+from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suites
+from leaderboard.archive import LIMITS, Archive, Limits
+from leaderboard.manifest import EPISODES, MANIFEST, PROMPTS, Manifest, Score, decode_manifest
+from leaderboard.replay import replayed
+from mas_envs.episodes.schema import Episode, decode
+from mas_envs.errors import BadFile, MasError, UserError
+from mas_envs.registration import EnvSpec
+from mas_envs.tasks import Task, content_hash
+from mas_envs.workflow import WorkflowEnv
+
+CHECKS = {
+    "members": "every member has the size and SHA-256 that the manifest declares",
+    "schema": "every line is an episode",
+    "suite": "the questions are the suite's",
+    "samples": "every question has exactly k finished samples, none twice, none foreign",
+    "questions": "questions and golds are the suite's, word for word",
+    "settings": "environment, prompts, sampling, seeds and models are as declared",
+    "replay": "the environment, played again, asks and reads the same",
+    "grades": "our grader gives the same grades",
+    "rewards": "rewards follow from the grades",
+    "scores": "the declared scores and intervals follow from the episodes",
+    "repeats": "samples of a question differ",
+}
+SHOWN = 3  # problems quoted per check
+
+
+class Check(NamedTuple):
+    """One line of the result. `passed` is None when it could not be checked, or is a warning."""
+
+    name: str
+    passed: bool | None
+    detail: str
+
+
+class Verification(NamedTuple):
+    """What `verify` found."""
+
+    manifest: Manifest
+    checks: list[Check]
+
+    @property
+    def passed(self) -> bool:
+        """No check failed."""
+        return all(check.passed is not False for check in self.checks)
+
+
+class _Findings:
+    """Problems by check, a few of them quoted, and remarks."""
+
+    def __init__(self) -> None:
+        self.problems: dict[str, list[str]] = defaultdict(list)
+        self.counts: Counter[str] = Counter()
+        self.unchecked: dict[str, str] = {}
+        self.remarks: dict[str, str] = {}
+
+    def add(self, check: str, problem: str) -> None:
+        self.counts[check] += 1
+        if len(self.problems[check]) < SHOWN:
+            self.problems[check].append(problem)
+
+    def checks(self) -> list[Check]:
+        return [self._check(name, about) for name, about in CHECKS.items()]
+
+    def _check(self, name: str, about: str) -> Check:
+        if self.counts[name]:
+            more = self.counts[name] - len(self.problems[name])
+            text = "; ".join(self.problems[name]) + (f"; and {more} more" if more else "")
+            return Check(name, False, text)
+        if name in self.unchecked:
+            return Check(name, None, self.unchecked[name])
+        return Check(name, True, self.remarks.get(name, about))
+
+
+class _Questions:
+    """The suite's tasks, or, where its file is not at hand, those that the run brings along."""
+
+    def __init__(self, manifest: Manifest, data: Path | None) -> None:
+        name = manifest.suite.name
+        self.rows = manifest.suite.rows
+        self.spec = suites().get(name)
+        self.known = data is not None or (self.spec is not None and self.spec.tasks is not None)
+        tasks: Iterable[Task] = ()
+        if self.known:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", SuiteWarning)  # the check of the hash says it
+                tasks = load_suite(name, data)
+        self.tasks = {task.id: (group, task) for group, task in enumerate(tasks)}
+
+    def find(self, stored: Episode) -> tuple[int, Task] | None:
+        """(group, task) of an episode; None for a task that is not the suite's."""
+        if self.known or stored.task in self.tasks:
+            return self.tasks.get(stored.task)
+        gold, question = stored.gold, stored.question
+        if not isinstance(gold, str) and not _texts(gold):
+            return None
+        if stored.task not in {content_hash(question, gold, n) for n in range(4)}:
+            return None
+        if len(self.tasks) == self.rows or stored.group in {g for g, _ in self.tasks.values()}:
+            return None
+        task = Task(id=stored.task, question=question, answer=gold, meta=stored.meta)
+        self.tasks[stored.task] = (stored.group, task)
+        return self.tasks[stored.task]
+
+    def check(self, manifest: Manifest, findings: _Findings) -> None:
+        """Compare the content with what the manifest declares and with the canonical one."""
+        name, declared = manifest.suite.name, manifest.suite.sha256
+        found = fingerprint(task for _, task in self.tasks.values())
+        canonical = self.spec.sha256 if self.spec is not None else None
+        if self.rows != (rows := self.spec.rows if self.spec is not None else self.rows):
+            findings.add("suite", f"{self.rows} questions declared; {name} has {rows}")
+        if found != declared:
+            whose = f"{name} is" if self.known else "these questions are"
+            findings.add("suite", f"declared content {declared[:12]}…; {whose} {found[:12]}…")
+        if canonical is not None and declared != canonical:
+            findings.add("suite", f"content {declared[:12]}… is not the canonical "
+                         f"{canonical[:12]}… of {name}")  # fmt: skip
+        if self.known or canonical is not None:
+            how = "its own file" if self.known else "their canonical hash"
+            findings.remarks["suite"] = f"{self.rows} questions of {name}, by {how}"
+        else:
+            text = f"only against the run itself: {name} is not at hand, pass --data FILE"
+            findings.unchecked |= {"suite": text, "questions": text}
+
+
+def _texts(gold: object) -> bool:
+    return isinstance(gold, list) and all(isinstance(one, str) for one in gold)
+
+
+def verify(path: Path, data: Path | None = None, limits: Limits = LIMITS) -> Verification:
+    """All checks of a submission; `data` is a local copy of a suite that is not embedded.
+
+    Memory does not grow with the number of episodes' texts. Raises `BadFile` or `UserError` for
+    input that is no submission at all or unsafe to read.
+    """
+    with Archive(path) as archive:
+        manifest = decode_manifest(archive.read(MANIFEST), path)
+        findings = _Findings()
+        _check_members(archive, manifest, findings)
+        questions = _Questions(manifest, data)
+        env = _environment(archive, manifest, findings)
+        seen = _Seen()
+        ours = _recomputed(archive.lines(limits), manifest, questions, env, findings, seen)
+        try:
+            found = summary(ours, manifest.k)
+        except UserError as error:
+            found = {"problem": str(error)}
+        _check_samples(manifest, questions, seen, findings)
+        questions.check(manifest, findings)
+        _check_scores(manifest, found, findings)
+        if set(seen.models) != set(manifest.models) or any(
+            seen.models[role] != set(names) for role, names in manifest.models.items()
+        ):
+            spoke = {role: sorted(names) for role, names in seen.models.items()}
+            findings.add("settings", f"declared models {manifest.models}, found {spoke}")
+        if seen.repeats and manifest.sampling.temperature > 0:
+            findings.unchecked["repeats"] = (
+                f"warning: {seen.repeats} of {seen.count} samples repeat another one of their "
+                "question word for word"
+            )
+    return Verification(manifest, findings.checks())
+
+
+def _check_members(archive: Archive, manifest: Manifest, findings: _Findings) -> None:
+    there = set(archive.names) - {MANIFEST}
+    if there != set(manifest.members):
+        findings.add("members", f"declared {sorted(manifest.members)}, found {sorted(there)}")
+    for name in sorted(there & set(manifest.members)):
+        sha256, size = archive.digest(name)
+        if (sha256, size) != (manifest.members[name].sha256, manifest.members[name].bytes):
+            findings.add("members", f"{name} is not the file that was packed ({sha256[:12]}…)")
+
+
+def _environment(archive: Archive, manifest: Manifest, findings: _Findings) -> WorkflowEnv | None:
+    """The declared environment, made from our registry; None if there is none like it.
+
+    Nothing of the submission is imported: its entry point is compared, never followed.
+    """
+    try:
+        declared = EnvSpec.from_json(msgspec.json.encode(manifest.env).decode())
+        ours = mas_envs.spec(declared.id)
+        if ours.entry_point != declared.entry_point:
+            raise UserError(f"{declared.id} is {ours.entry_point}, not {declared.entry_point}")
+        kwargs = {key: value for key, value in declared.kwargs.items() if key != "tasks"}
+        with tempfile.NamedTemporaryFile(suffix=".toml") as file:
+            if str(kwargs.get("prompts", "")).endswith(".toml"):
+                if PROMPTS not in archive.names:
+                    raise UserError(f"prompts {kwargs['prompts']!r} are not in the submission")
+                file.write(archive.read(PROMPTS))
+                file.flush()
+                kwargs["prompts"] = file.name
+            env = mas_envs.make(declared.id, **kwargs)
+    except (MasError, TypeError, ValueError, OverflowError) as error:
+        findings.add("settings", f"the environment cannot be made: {error}")
+        return None
+    if env.prompts_id != manifest.prompts:
+        findings.add("settings", f"prompts are {env.prompts_id}, declared {manifest.prompts}")
+    env.spec = declared
+    return env
+
+
+class _Seen:
+    """What has to be remembered of the episodes read so far."""
+
+    def __init__(self) -> None:
+        self.samples: dict[str, set[int]] = defaultdict(set)
+        self.models: dict[str, set[str]] = defaultdict(set)
+        self.texts: dict[str, set[bytes]] = defaultdict(set)
+        self.count = self.repeats = 0
+
+
+def _recomputed(
+    lines: Iterable[bytes],
+    manifest: Manifest,
+    questions: _Questions,
+    env: WorkflowEnv | None,
+    findings: _Findings,
+    seen: _Seen,
+) -> Iterator[Episode]:
+    """The episodes as we compute them; all that is wrong with the stored ones goes to findings."""
+    for number, line in enumerate(lines, 1):
+        if number > manifest.suite.rows * manifest.k:
+            findings.add("samples", f"more than {manifest.suite.rows} × {manifest.k} episodes")
+            return
+        where = f"line {number}"
+        try:
+            stored = decode(line)
+        except (UserError, RecursionError) as error:
+            findings.add("schema", f"{where}: {str(error) or 'nested too deeply'}")
+            continue
+        if stored.status != "done" or not 0 <= stored.sample < manifest.k:
+            findings.add("samples", f"{where}: {stored.status}, sample {stored.sample}")
+            continue
+        where += f" (task {stored.task:.16}, sample {stored.sample})"
+        if stored.sample in seen.samples[stored.task]:
+            findings.add("samples", f"{where}: twice")
+            continue
+        place = questions.find(stored)
+        if place is None:
+            findings.add("samples", f"{where}: not a question of {manifest.suite.name}")
+            continue
+        _remember(seen, stored)
+        if env is None:
+            continue
+
+        def report(check: str, problem: str, where: str = where) -> None:
+            findings.add(check, f"{where}: {problem}")
+
+        group, task = place
+        ours = replayed(env, manifest, task, group, stored, report)
+        if ours is not None:
+            yield ours
+
+
+def _remember(seen: _Seen, stored: Episode) -> None:
+    seen.count += 1
+    seen.samples[stored.task].add(stored.sample)
+    for turn in stored.turns:
+        seen.models[turn.role].add(turn.model)
+    texts = blake2b("\0".join(turn.text for turn in stored.turns).encode(), digest_size=16).digest()
+    seen.repeats += texts in seen.texts[stored.task]
+    seen.texts[stored.task].add(texts)
+
+
+def _check_samples(
+    manifest: Manifest, questions: _Questions, seen: _Seen, findings: _Findings
+) -> None:
+    wanted = set(questions.tasks) if questions.known else set(seen.samples)
+    if len(wanted) < manifest.suite.rows and not questions.known:
+        missing = manifest.suite.rows - len(wanted)
+        findings.add("samples", f"{missing} questions have no sample at all")
+    for task in sorted(wanted):
+        if len(seen.samples[task]) != manifest.k:
+            found = len(seen.samples[task])
+            findings.add("samples", f"task {task} has {found} of {manifest.k} samples")
+
+
+def _check_scores(manifest: Manifest, found: dict[str, object], findings: _Findings) -> None:
+    if found.get("problem"):
+        findings.add("scores", f"cannot be recomputed: {found['problem']}")
+        return
+    ours = {name: msgspec.convert(found[name], Score) for name in found if "@" in name}
+    if set(ours) != set(manifest.scores):
+        findings.add("scores", f"declared {sorted(manifest.scores)}, expected {sorted(ours)}")
+    for name in sorted(set(ours) & set(manifest.scores)):
+        for key, value in msgspec.structs.asdict(ours[name]).items():
+            declared = getattr(manifest.scores[name], key)
+            if not abs(declared - value) < 1e-6:
+                findings.add("scores", f"{name} {key} declared {declared:.10g}, is {value:.10g}")
+    findings.remarks["scores"] = ", ".join(f"{name} {s.value:.1f} %" for name, s in ours.items())

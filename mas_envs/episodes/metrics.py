@@ -1,0 +1,217 @@
+"""avg@k, pass@k and their intervals: the only place where a headline number is computed.
+
+The question is the cluster. Samples of one question are not independent, so every interval is
+built from per-question values and only the number of *questions* makes it narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from operator import index
+from typing import Any, Literal
+
+import numpy as np
+
+from mas_envs.episodes.schema import Episode
+from mas_envs.errors import UserError
+
+BELOW_ONE = math.nextafter(1.0, 0.0)
+
+
+def _counts(n: int, c: int, k: int) -> tuple[int, int, int]:
+    try:
+        n, c, k = index(n), index(c), index(k)
+    except TypeError:
+        raise UserError(f"n, c and k must be integers, got n={n!r}, c={c!r}, k={k!r}") from None
+    if not 0 <= c <= n:
+        raise UserError(f"c correct of n samples needs 0 <= c <= n, got c={c}, n={n}")
+    if not 1 <= k <= n:
+        raise UserError(f"@k needs 1 <= k <= n, got k={k}, n={n}; draw at least {k} samples")
+    return n, c, k
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Chance that at least one of k samples is correct, given c correct of n. In [0, 1].
+
+    1 - C(n-c, k) / C(n, k), unbiased (Chen et al. 2021, arXiv 2107.03374, eq. 1), as the product
+    of its min(c, k) factors, so that no binomial coefficient overflows. Exactly 0 iff c = 0 and
+    exactly 1 iff n - c < k. Raises UserError unless 0 <= c <= n and 1 <= k <= n.
+    """
+    n, c, k = _counts(n, c, k)
+    if c == 0:
+        return 0.0
+    if n - c < k:
+        return 1.0
+    few, many = sorted((c, k))  # C(n-c,k)/C(n,k) is symmetric in c and k
+    miss = float(np.prod(1.0 - many / np.arange(n - few + 1, n + 1)))
+    return min(1.0 - miss, BELOW_ONE)
+
+
+def avg_at_k(n: int, c: int, k: int) -> float:
+    """Mean correctness of k samples of one question, in [0, 1]; needs n = k, else UserError."""
+    n, c, k = _counts(n, c, k)
+    if n != k:
+        raise UserError(f"avg@{k} is the mean of exactly {k} samples, got {n}; ask for avg@{n}")
+    return c / n
+
+
+@lru_cache(maxsize=64)
+def t_quantile(df: int) -> float:
+    """97.5 % quantile of Student's t (Abramowitz & Stegun 26.7.3-4, solved by bisection)."""
+
+    def within(t: float) -> float:  # P(|T| < t)
+        cos2 = df / (df + t * t)
+        sin, odd = math.sqrt(1 - cos2), df % 2
+        term = total = math.sqrt(cos2) if odd else 1.0
+        for j in range(2 + odd, df - 1, 2):
+            term *= cos2 * (j - 1) / j
+            total += term
+        if not odd:
+            return sin * total
+        angle = math.atan(t / math.sqrt(df))
+        return 2 / math.pi * (angle + (sin * total if df > 1 else 0.0))
+
+    low, high = 1.9, 13.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        low, high = (middle, high) if within(middle) < 0.95 else (low, middle)
+    return (low + high) / 2
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % interval for the mean of per-question values in [0, 1] (one value per question).
+
+    Wilson's interval with Student's t (n - 1 degrees) and, in place of the number of trials, the
+    effective sample size p(1-p) / SE² from the spread between questions (Korn & Graubard 1998;
+    Dean & Pagano 2015), never below the number of questions n. The variance takes in one
+    pseudo-question of full binomial variance, which keeps the interval honest when hardly any
+    question is solved. Without any spread between questions the trials are the questions: never a
+    zero width (for all 0 or all 1 a little wider than the exact binomial bound). A single
+    question gives (0, 1).
+
+    Coverage in 10,000 simulations, 16 samples a question, difficulty Beta(.5, .5): avg@16 96.0 %
+    for 30 and 95.2 % for 200 questions, pass@16 97.0 % and 94.9 %; Beta(.05, .95) and its mirror,
+    30 questions: avg@16 97 % (t: 84 %, percentile bootstrap: 82 %). Known miss: a true pass@16 of
+    .996 over 30 questions is covered 89 % of the time.
+    """
+    x = np.asarray(values, dtype=np.float64)
+    if x.ndim != 1 or x.size == 0:
+        raise UserError("an interval needs the values of at least one question")
+    if not np.all((x >= 0) & (x <= 1)):
+        raise UserError(f"per-question values must lie in [0, 1], got {x.min()} to {x.max()}")
+    n, p, total = x.size, float(x.mean()), float(x.sum())
+    if n == 1:
+        return 0.0, 1.0
+    centre = (total + 2) / (n + 4)  # Agresti & Coull's p, away from 0 and 1
+    variance = (float(((x - p) ** 2).sum()) + centre * (1 - centre)) / n
+    trials = max(n, n * p * (1 - p) / variance) if np.ptp(x) > 0 else n
+    z2 = t_quantile(n - 1) ** 2
+    middle = p + z2 / (2 * trials)
+    half = math.sqrt(z2 * (p * (1 - p) / trials + z2 / (4 * trials**2)))
+    low, high = (middle - half) / (1 + z2 / trials), (middle + half) / (1 + z2 / trials)
+    return min(max(low, 0.0), p), max(min(high, 1.0), p)
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A headline number in percent with its question-clustered 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+    questions: int
+    samples: int
+
+
+Metric = Literal["avg", "pass"]
+ESTIMATORS: dict[Metric, Callable[[int, int, int], float]] = {"avg": avg_at_k, "pass": pass_at_k}
+
+
+def score(outcomes: Mapping[str, Sequence[bool]], k: int, metric: Metric = "avg") -> Score:
+    """avg@k or pass@k over questions, in percent.
+
+    `outcomes` maps each question to the correctness of its samples, the same number for every
+    question: exactly k for avg, at least k for pass. Raises UserError naming the question and
+    its count when counts are uneven or too small, and for an empty mapping.
+    """
+    if metric not in ESTIMATORS:
+        raise UserError(f"unknown metric {metric!r}; known: {', '.join(ESTIMATORS)}")
+    if not outcomes:
+        raise UserError(f"{metric}@{k} needs at least one question, got none")
+    counts = {question: len(samples) for question, samples in outcomes.items()}
+    usual = max(Counter(counts.values()).items(), key=lambda pair: (pair[1], pair[0]))[0]
+    uneven = [f"{question!r} has {n}" for question, n in counts.items() if n != usual]
+    if uneven:
+        raise UserError(
+            f"uneven samples: most questions have {usual}, but {', '.join(uneven[:3])}"
+            + (f" and {len(uneven) - 3} more differ" if len(uneven) > 3 else "")
+            + "; resume the run until every question has the same number"
+        )
+    values = [
+        ESTIMATORS[metric](usual, _correct(question, samples), k)
+        for question, samples in outcomes.items()
+    ]
+    low, high = interval(values)
+    mean = float(np.mean(values))
+    return Score(100 * mean, 100 * low, 100 * high, len(values), usual)
+
+
+def _correct(question: str, samples: Sequence[bool]) -> int:
+    for place, sample in enumerate(samples):
+        if not isinstance(sample, bool | np.bool_):
+            raise UserError(f"question {question!r}, sample {place}: not a bool but {sample!r}")
+    return sum(map(bool, samples))
+
+
+def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
+    """The headline numbers of one run, ready for JSON; streams, keeping one bool per episode.
+
+    {"avg@k": {"value", "low", "high", …} | None, "pass@k": …, "questions", "episodes", "failed",
+    "failures": {reason: count}, "undecided", "problem"}. Correct means `grade.correct is True`;
+    a grade of None (the grader cannot decide) counts as wrong and in "undecided". A failed
+    episode is no sample: unless a later try of the same (task, sample) finished, both headline
+    numbers are None and "problem" says why. Raises UserError for no episodes, a repeated
+    (task, sample) and a finished episode without a grade.
+    """
+    outcomes: dict[str, dict[int, bool]] = {}
+    failed: dict[tuple[str, int], str] = {}
+    undecided = 0
+    for episode in episodes:
+        samples = outcomes.setdefault(episode.task, {})
+        where = f"task {episode.task!r}, sample {episode.sample}"
+        if episode.status == "failed":
+            failed[episode.task, episode.sample] = episode.reason
+            continue
+        if episode.sample in samples:
+            raise UserError(f"{where}: recorded twice; do not mix two runs in one folder")
+        if episode.grade is None:
+            raise UserError(f"{where}: no grade; {episode.env.get('id')} gives none to count")
+        undecided += episode.grade.correct is None
+        samples[episode.sample] = episode.grade.correct is True
+    if not outcomes:
+        raise UserError("no episodes to summarise")
+    failures = Counter(
+        reason for (task, sample), reason in failed.items() if sample not in outcomes[task]
+    )
+    result: dict[str, Any] = {f"avg@{k}": None, f"pass@{k}": None}
+    problem = None
+    try:
+        if failures:
+            raise UserError(f"{failures.total()} samples failed and are missing; resume the run")
+        lists = {task: list(samples.values()) for task, samples in outcomes.items()}
+        result[f"avg@{k}"] = asdict(score(lists, k, "avg"))
+        result[f"pass@{k}"] = asdict(score(lists, k, "pass"))
+    except UserError as error:
+        problem = str(error)
+    return result | {
+        "questions": len(outcomes),
+        "episodes": sum(map(len, outcomes.values())),
+        "failed": failures.total(),
+        "failures": dict(failures),
+        "undecided": undecided,
+        "problem": problem,
+    }

@@ -1,0 +1,231 @@
+"""What the viewer shows of an episode, as plain JSON values.
+
+A `Case` is one question and one sample number: the same sample of the same task in every section,
+shown side by side. Each case has a row (short, for the list) and its conversations (long); they
+are kept apart so that a page can hold all rows and load conversations when they are opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from mas_envs.episodes.schema import Episode, ToolResult, Turn
+
+LONGEST_TEXT = 200_000  # characters of one text kept in a page, unless the case is too large
+
+
+class Case(NamedTuple):
+    """The episodes of one (task, sample), one per section; None where a section has none."""
+
+    id: str
+    task: str
+    sample: int
+    episodes: tuple[Episode | None, ...]
+
+
+def pair(sections: Sequence[Sequence[Episode]]) -> list[Case]:
+    """All cases, in the order in which the tasks first appear, then by sample.
+
+    A sample recorded twice (a failed try, then a finished one) makes two cases.
+    """
+    order: dict[str, int] = {}
+    found: dict[tuple[str, int, int], list[Episode | None]] = {}
+    for place, episodes in enumerate(sections):
+        tries: Counter[tuple[str, int]] = Counter()
+        for episode in episodes:
+            order.setdefault(episode.task, len(order))
+            key = (episode.task, episode.sample)
+            row = found.setdefault((*key, tries[key]), [None] * len(sections))
+            row[place] = episode
+            tries[key] += 1
+    return [
+        Case(f"{task}.{sample}" + (f".{again}" if again else ""), task, sample, tuple(row))
+        for (task, sample, again), row in sorted(
+            found.items(), key=lambda pair: (order[pair[0][0]], *pair[0][1:])
+        )
+    ]
+
+
+def sampling_order(cases: Sequence[Case]) -> list[int]:
+    """Positions in the order in which a sample is filled: the first sample of every question,
+    questions by the hash of their task, then the second samples, and so on. It depends on nothing
+    that happened in the episodes, so the sample flatters nobody.
+    """
+
+    def place(position: int) -> tuple[int, bytes]:
+        case = cases[position]
+        return case.sample, hashlib.sha256(case.id.encode("utf-8", "replace")).digest()
+
+    return sorted(range(len(cases)), key=place)
+
+
+def outcome(episode: Episode) -> str:
+    """right | wrong | undecided | ungraded | failed."""
+    if episode.status == "failed":
+        return "failed"
+    if episode.grade is None:
+        return "ungraded"
+    return {True: "right", False: "wrong", None: "undecided"}[episode.grade.correct]
+
+
+def change(outcomes: Sequence[str | None]) -> str | None:
+    """From the first section to the last: improved | worsened | still right | still wrong.
+
+    None when there is nothing to compare (one section, a missing or a failed episode).
+    """
+    known = [one for one in (outcomes[0], outcomes[-1]) if one not in (None, "failed", "ungraded")]
+    if len(outcomes) < 2 or len(known) < 2:
+        return None
+    first, last = (one == "right" for one in known)
+    if first == last:
+        return "still right" if last else "still wrong"
+    return "improved" if last else "worsened"
+
+
+def row(case: Case) -> dict[str, Any]:
+    """What the list shows and filters by: one entry of the index."""
+    first = next(episode for episode in case.episodes if episode is not None)
+    level = first.meta.get("level")
+    return {
+        "id": case.id,
+        "question": shorten(first.question, 300),
+        "level": None if level is None else str(level),
+        "sample": case.sample,
+        "change": change([outcome(e) if e is not None else None for e in case.episodes]),
+        "episodes": [
+            None if e is None else {"outcome": outcome(e), "answer": shorten(answer(e), 80)}
+            for e in case.episodes
+        ],
+    }
+
+
+def answer(episode: Episode) -> str:
+    """The extracted answer, or "" where there is none."""
+    return (episode.grade.answer if episode.grade is not None else None) or ""
+
+
+def conversation(episode: Episode, limit: int = LONGEST_TEXT) -> dict[str, Any]:
+    """The whole episode for reading; texts longer than `limit` characters lose their middle."""
+    rounds: Counter[str] = Counter()
+    events: list[dict[str, Any]] = []
+    for event in episode.events:
+        if isinstance(event, ToolResult):
+            events.append(_tool(event, limit))
+        else:
+            rounds[event.agent] += 1
+            events.append(_turn(event, rounds[event.agent], limit))
+    return {
+        "question": shorten(episode.question, limit),
+        "events": events,
+        "verdict": _verdict(episode, limit),
+        "facts": _facts(
+            ("task", episode.task),
+            ("sample", episode.sample),
+            ("environment", episode.env.get("id")),
+            ("arguments", episode.env.get("kwargs")),
+            ("prompts", episode.prompts),
+            ("step", episode.step),
+            ("seed", episode.seed),
+            ("seconds", round(episode.seconds, 3)),
+            ("task data", episode.meta),
+            ("outcome data", episode.info),
+            limit=limit,
+        ),
+    }
+
+
+def _turn(turn: Turn, round_: int, limit: int) -> dict[str, Any]:
+    sampling = turn.sampling
+    value = None if turn.value is None or turn.value == turn.text else plain(turn.value)
+    return {
+        "kind": "turn",
+        "batch": turn.batch,
+        "agent": turn.agent,
+        "role": turn.role,
+        "round": round_,
+        "text": shorten(turn.text, limit),
+        "status": turn.parse_status,
+        "value": None if value is None else shorten(value, min(limit, 200)),
+        "reward": _number(turn.reward),
+        "finish": turn.finish_reason,
+        "shown": [[m.role, shorten(m.content, limit)] for m in turn.messages],
+        "facts": _facts(
+            ("model", turn.model),
+            ("policy version", ", ".join(str(version) for _, version in turn.versions)),
+            ("prompt tokens", turn.prompt_tokens or None),
+            ("response tokens", turn.response_tokens or None),
+            ("temperature", sampling.temperature),
+            ("top-p", sampling.top_p),
+            ("top-k", sampling.top_k or None),
+            ("token limit", sampling.max_tokens),
+            ("finish reason", turn.finish_reason),
+            ("seed", turn.seed),
+            ("seconds", round(turn.seconds, 3) or None),
+            limit=limit,
+        ),
+    }
+
+
+def _tool(event: ToolResult, limit: int) -> dict[str, Any]:
+    return {
+        "kind": "tool",
+        "batch": event.batch,
+        "tool": event.tool,
+        "args": _facts(*event.args.items(), limit=limit),
+        "result": shorten(plain(event.result), limit),
+    }
+
+
+def _verdict(episode: Episode, limit: int) -> dict[str, Any]:
+    grade = episode.grade
+    failed = episode.status == "failed"
+    return {
+        "outcome": outcome(episode),
+        "answer": shorten(answer(episode), min(limit, 2000)),
+        "gold": shorten(_gold(episode.gold), min(limit, 2000)),
+        "status": "" if grade is None or failed else grade.status,
+        "reason": shorten(episode.reason if failed else grade.reason if grade else "", limit),
+        "grader": "" if grade is None else grade.grader,
+        "reward": None if failed else _number(episode.reward),
+    }
+
+
+def _gold(gold: Any) -> str:
+    if gold is None:
+        return ""
+    return " or ".join(map(plain, gold)) if isinstance(gold, list | tuple) else plain(gold)
+
+
+def _facts(*pairs: tuple[str, Any], limit: int) -> list[list[str]]:
+    """[name, text] of everything that says something."""
+    return [
+        [name, shorten(plain(value), limit)]
+        for name, value in pairs
+        if value is not None and value not in ("", {}, [])
+    ]
+
+
+def plain(value: Any) -> str:
+    """A JSON value as text: strings as they are, the rest as JSON."""
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _number(value: float) -> float | str:
+    """JSON has no NaN and no infinity; they are shown by name."""
+    return round(value, 6) if math.isfinite(value) else str(value)
+
+
+def shorten(text: str, limit: int) -> str:
+    """`text`, or its first and last part with a note of how much is left out between them."""
+    if len(text) <= limit:
+        return text
+    tail = limit // 3
+    left_out = len(text) - limit
+    return f"{text[: limit - tail]} […{left_out:,} characters left out…] {text[-tail:]}"

@@ -1,0 +1,11 @@
+"""Grading: is the final answer right? `grade_math` for formulas, `grade_qa` for short texts.
+
+Both take a whole completion and return a `Grade`. What the response causes is a wrong answer with
+a status; `correct` is None only where the machinery or the reference answer is at fault. Importing
+this package loads neither sympy nor mpmath.
+"""
+
+from mas_envs.grading.math_answer import grade_math
+from mas_envs.grading.qa import grade_qa
+
+__all__ = ["grade_math", "grade_qa"]

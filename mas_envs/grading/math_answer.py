@@ -1,0 +1,142 @@
+r"""`grade_math`: the final answer in a response against the reference answer.
+
+Extraction: the text after the last `</think>`; there the last complete `\boxed{}`. Boxes joined
+only by commas or "and" are one answer of several parts, so that naming every candidate is no way
+to be right. Then the layers of `equality`, and math-verify last, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from mas_envs.episodes.schema import Grade
+from mas_envs.errors import MachineryError
+from mas_envs.grading.equality import same
+from mas_envs.grading.limits import MAX_ANSWER, BadGold, LimitHit, Unfamiliar, Unparseable
+from mas_envs.grading.notation import canonical
+from mas_envs.parsing import after_think, find_boxes, peel
+
+GRADER = "math-1"
+
+_JOIN = re.compile(r"[\s$]*(?:,|;|\band\b|,\s*and\b)[\s$]*")
+# math-verify drops what it cannot read and goes on, so it sees formulas only: no words, no `\\ne`,
+# no factorials or power towers (it compares by six decimals), no long integers.
+_FORMULA = re.compile(r"[A-Za-z0-9\s\\{}()\[\]|+\-*/^_=<>.,;:&']{1,400}")
+_NOT_A_FORMULA = re.compile(
+    r"(?<![\\A-Za-z])[A-Za-z]{4,}|\\(?:text|ne|not|pm|mp)\b|\d{30}|\^[^\s+-]*\^"
+)
+
+
+def grade_math(response: str, gold: str | Sequence[str]) -> Grade:
+    """Grades the final answer of a completion. Never raises on any response.
+
+    `gold`: the reference answer, or several of which any counts. `Grade.correct` is None (status
+    "error") only where the gold cannot be read or a grading process was lost three times; what the
+    response causes (no_answer, truncated, unparseable, limit) is False.
+
+        >>> grade_math(r"so \\boxed{\\frac{2}{4}}", "0.5").correct
+        True
+    """
+    quick = _whole_numbers(response, gold)
+    if quick is not None:
+        return quick
+    answer, status = extract(response)
+    if answer is None:
+        return _grade(False, status, None, f"the response has {_WHY[status]}")
+    if len(answer) > MAX_ANSWER:
+        return _grade(False, "limit", answer[:80] + "…", f"longer than {MAX_ANSWER} characters")
+    golds = [gold] if isinstance(gold, str) else list(gold)
+    grades = []
+    for reference in golds:
+        grade = _compare(reference, answer)
+        if grade.correct:
+            return grade
+        grades.append(grade)
+    for grade in grades:
+        if grade.correct is None:
+            return grade
+    return grades[0] if grades else _grade(None, "error", answer, "no reference answer")
+
+
+_WHY = {"no_answer": r"no \boxed{} answer", "truncated": r"a last \boxed{} that is never closed"}
+
+
+def extract(response: str) -> tuple[str | None, str]:
+    """(answer, "ok"), or (None, "no_answer" | "truncated")."""
+    text = after_think(response)
+    boxes, unclosed = find_boxes(text)
+    if unclosed:
+        return None, "truncated"
+    if not boxes:
+        return None, "no_answer"
+    run = [boxes[-1]]
+    for box in reversed(boxes[:-1]):
+        if run[0].start - box.end > 20 or not _JOIN.fullmatch(text, box.end, run[0].start):
+            break
+        run.insert(0, box)
+    parts = [peel(text[box.inner : box.end - 1]) for box in run]
+    answer = parts[0] if len(set(parts)) == 1 else ", ".join(parts)
+    return (answer, "ok") if answer else (None, "no_answer")
+
+
+def _whole_numbers(response: str, gold: str | Sequence[str]) -> Grade | None:
+    """The verdict where gold and the only box hold plain integers; else None. No subprocess."""
+    if not isinstance(gold, str) or not _is_integer(gold):
+        return None
+    start = response.find("\\boxed{")
+    if start < 0 or response.rfind("\\boxed") != start or "\\fbox" in response:
+        return None
+    end = response.find("}", start)
+    content = response[start + 7 : end].strip()
+    if end < 0 or not _is_integer(content) or "</think>" in response[end:]:
+        return None
+    correct = int(content) == int(gold)
+    return _grade(correct, "ok", content, "integers")
+
+
+def _is_integer(text: str) -> bool:
+    digits = text[1:] if text[:1] == "-" else text
+    return digits.isdigit() and digits.isascii() and len(digits) < MAX_ANSWER
+
+
+def _compare(gold: str, answer: str) -> Grade:
+    reference = canonical(gold) if len(gold) <= MAX_ANSWER else ""
+    if not reference:
+        return _grade(None, "error", answer, "the reference answer is empty or too long")
+    given = canonical(answer)
+    if not given:
+        return _grade(False, "no_answer", answer, "the box is empty")
+    if len(given) > MAX_ANSWER:
+        return _grade(False, "limit", answer, f"longer than {MAX_ANSWER} characters")
+    try:
+        correct = same(reference, given)
+        return _grade(correct, "ok", answer, "" if correct else f"not {gold}")
+    except (LimitHit, RecursionError, MemoryError) as error:
+        return _grade(False, "limit", answer, str(error))
+    except BadGold as error:
+        return _grade(None, "error", answer, f"the reference answer: {error}")
+    except Unfamiliar as error:
+        return _ask_math_verify(reference, given, answer, str(error))
+    except Unparseable as error:
+        return _grade(False, "unparseable", answer, str(error))
+
+
+def _ask_math_verify(gold: str, given: str, answer: str, why: str) -> Grade:
+    if not all(_FORMULA.fullmatch(x) and not _NOT_A_FORMULA.search(x) for x in (gold, given)):
+        return _grade(False, "unparseable", answer, why)
+    from mas_envs.grading import pool
+
+    try:
+        verdict = pool.ask(gold, given)
+    except MachineryError as error:
+        return _grade(None, "error", answer, str(error))
+    if verdict == "limit":
+        return _grade(False, "limit", answer, "math-verify used up its CPU time or memory")
+    if verdict == "unreadable":
+        return _grade(False, "unparseable", answer, why)
+    return _grade(verdict == "equal", "ok", answer, "math-verify")
+
+
+def _grade(correct: bool | None, status: str, answer: str | None, reason: str) -> Grade:
+    return Grade(correct=correct, status=status, answer=answer, reason=reason, grader=GRADER)  # type: ignore[arg-type]

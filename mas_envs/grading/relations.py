@@ -1,0 +1,145 @@
+r"""What a relation says: a named value, an interval, an equation, an inequality.
+
+``x = 5`` and ``f(n) = n+1`` name a value; ``2+3 = 5`` is a chain of equal constants; ``-1 < x < 4``
+and ``x \ge 5`` are intervals; ``x \in S`` is S; everything else stays an equation or inequality.
+An unnamed value is "plain".
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple
+
+from mas_envs.grading import evaluate
+from mas_envs.grading.expression import Tree, read
+from mas_envs.grading.limits import Unparseable
+from mas_envs.grading.notation import key
+from mas_envs.grading.structure import Form
+
+_FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", "=": "=", r"\ne": r"\ne"}
+# x, x_1, AB, \theta, (x, y), \text{Area}, and with an argument f(x), P(X = …) not.
+_NAME = re.compile(
+    r"(?:[A-Za-z]{1,3}|\\(?:alpha|beta|gamma|delta|theta|lambda|mu|phi|omega|angle\s*[A-Z ]+"
+    r"(?:_\s*\{?\w+\}?)?)|\\text\s*\{[A-Za-z ]*\})\s*(?:_\s*(?:\{[^{}]*\}|\w))?'*"
+    r"|\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])*\s*\)"
+)
+_FUNCTION = re.compile(r"([A-Za-z])(?:_\s*\w)?'*\s*\(\s*([A-Za-z])(?:\s*,\s*[A-Za-z])*\s*\)")
+
+
+class Relation(NamedTuple):
+    """`values` are texts equal to one another (named, chain, plain) or one interval."""
+
+    kind: Literal["plain", "named", "chain", "interval", "equation", "inequality", "unequal"]
+    values: list[str]
+    name: str = ""
+    function: str = ""
+    argument: str = ""
+    sides: tuple[str, ...] = ()
+    operator: str = ""
+
+    @property
+    def is_equation(self) -> bool:
+        return self.operator == "=" and len(self.sides) == 2
+
+    @property
+    def is_inequality(self) -> bool:
+        return self.operator in _FLIPPED and self.operator != "=" and len(self.sides) == 2
+
+    @property
+    def flipped(self) -> str:
+        return _FLIPPED[self.operator]
+
+    def tree(self) -> Tree:
+        """Left side minus right side."""
+        left, right = self.sides
+        return ("sum", [read(left), ("neg", read(right))])
+
+
+def relation(text: str, form: Form) -> Relation:
+    """The relation a form states; "plain" for a form that is none. Raises `Unparseable`."""
+    if form.kind != "relation":
+        return Relation("plain", [text])
+    sides, operators = form.parts, list(form.marks)
+    sides, operators = _without_approximation(sides, operators)
+    if not operators:
+        return Relation("chain", sides)
+    if operators == [r"\in"]:
+        return Relation("named", [sides[1]], name=key(sides[0]))
+    if not all(sides):
+        return Relation("unequal", [], operator="", sides=tuple(sides))
+    if set(operators) == {"="}:
+        return _equation(sides)
+    if set(operators) <= {"<", r"\le"} or set(operators) <= {">", r"\ge"}:
+        return _inequality(sides, operators)
+    if operators == [r"\ne"]:
+        return Relation("unequal", [], sides=tuple(sides), operator=r"\ne")
+    raise Unparseable(f"relations {operators}")
+
+
+def _without_approximation(sides: list[str], operators: list[str]) -> tuple[list[str], list[str]]:
+    r"""`x = 1/3 \approx 0.33` is x = 1/3; `\approx 5` is 5; `x \approx 5` is x = 5."""
+    for place, operator in enumerate(operators):
+        if operator in (r"\approx", r"\sim", r"\equiv"):
+            if place == 0 and (not sides[0] or _NAME.fullmatch(sides[0])):
+                if not sides[0]:
+                    return _without_approximation(sides[1:], operators[1:])
+                operators = ["=", *operators[1:]]
+                continue
+            return sides[: place + 1], operators[:place]
+    return sides, operators
+
+
+def _equation(sides: list[str]) -> Relation:
+    left, right = sides[0], sides[-1]
+    operator, pair = "=", (left, right)
+    function = _FUNCTION.fullmatch(left)
+    if function:
+        return Relation(
+            "named", sides[1:], key(left), function.group(1), function.group(2), pair, operator
+        )
+    if _NAME.fullmatch(left) and not _mentions(right, left):
+        return Relation("named", sides[1:], name=key(left), sides=pair, operator=operator)
+    if _NAME.fullmatch(right) and _is_constant(left):
+        return Relation("named", sides[:-1], name=key(right), sides=pair, operator=operator)
+    if all(_is_constant(side) for side in sides):
+        return Relation("chain", sides, sides=pair, operator=operator)
+    return Relation("equation", [], sides=pair if len(sides) == 2 else (), operator=operator)
+
+
+def _mentions(text: str, name: str) -> bool:
+    try:
+        return key(name) in evaluate.variables(read(text))
+    except Unparseable:
+        return False
+
+
+def _is_constant(text: str) -> bool:
+    try:
+        return not evaluate.variables(read(text)) - {r"\infty"}
+    except Unparseable:
+        return False
+
+
+def _inequality(sides: list[str], operators: list[str]) -> Relation:
+    if operators[0] in (">", r"\ge"):
+        sides, operators = sides[::-1], [_FLIPPED[operator] for operator in operators[::-1]]
+    names = [side for side in sides if _NAME.fullmatch(side) and side not in ("e", "i")]
+    if len(names) == 1 and all(_is_constant(side) for side in sides if side != names[0]):
+        place = sides.index(names[0])
+        if len(sides) == 3 and place == 1:
+            low, high, closed = sides[0], sides[2], operators
+        elif len(sides) == 2 and place == 0:
+            low, high, closed = r"-\infty", sides[1], ["<", operators[0]]
+        elif len(sides) == 2:
+            low, high, closed = sides[0], r"\infty", [operators[0], "<"]
+        else:
+            raise Unparseable("an inequality of many sides")
+        opener, closer = "[" if closed[0] == r"\le" else "(", "]" if closed[1] == r"\le" else ")"
+        pair = tuple(sides) if len(sides) == 2 else ()
+        interval = f"{opener}{low},{high}{closer}"
+        return Relation(
+            "interval", [interval], name=key(names[0]), sides=pair, operator=operators[0]
+        )
+    if len(sides) == 2:
+        return Relation("inequality", [], sides=tuple(sides), operator=operators[0])
+    raise Unparseable("an inequality of many sides")

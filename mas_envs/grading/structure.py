@@ -1,0 +1,135 @@
+r"""The outer form of an answer: a list, a set, a tuple, an interval, a matrix, a relation.
+
+Only the outermost form is read; its parts stay text and are compared in turn (`equality`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+from typing import Literal, NamedTuple
+
+from mas_envs.grading.limits import MAX_PARTS, LimitHit, charge
+
+Kind = Literal["list", "set", "tuple", "union", "matrix", "relation", "scalar"]
+
+
+class Form(NamedTuple):
+    """`parts` are texts. `marks`: brackets of a tuple, operators of a relation, shape of a matrix."""
+
+    kind: Kind
+    parts: list[str]
+    marks: tuple[str, ...] = ()
+
+
+_TOKEN = re.compile(
+    r"\\text\s*\{[^{}]*\}|\\(?:begin|end)\s*\{[a-z]*\*?\}|\\[A-Za-z]+|\\.|.", re.DOTALL
+)
+_MATRIX = re.compile(
+    r"\\begin\s*\{([pbvBV]?)(?:matrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{[pbvBV]?(?:matrix|array)\}",
+    re.DOTALL,
+)
+_OPENERS = frozenset({"(", "[", "{", r"\{", r"\langle", r"\lfloor", r"\lceil"})
+_CLOSERS = frozenset({")", "]", "}", r"\}", r"\rangle", r"\rfloor", r"\rceil"})
+_SEPARATORS = frozenset({",", ";", r"\text{and}", r"\text{or}"})
+OPERATORS = frozenset(
+    {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\in", r"\approx", r"\equiv", r"\sim"}
+)
+_CONJUNCTION = re.compile(r"\\text\s*\{([^{}]*)\}|(?<![A-Za-z\\])(and|or)(?![A-Za-z])")
+_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d,])")
+_SPACED_THOUSANDS = re.compile(r"(?<![\d.,] )(?<![\d.,])(\d{1,3}(?: \d{3})+)(?! ?\d)")
+
+
+def readings(text: str) -> list[str]:
+    """The ways to read digit groups: "1,234" and "1 234" as one number first, then as they stand."""
+    merged = _THOUSANDS.sub(lambda m: m.group().replace(",", ""), text) if "," in text else text
+    if " " in merged:
+        merged = _SPACED_THOUSANDS.sub(lambda m: m.group().replace(" ", ""), merged)
+    return [text] if merged == text else [merged, text]
+
+
+def form(text: str) -> Form:
+    """The outer form of a canonical text. Raises `LimitHit` beyond `MAX_PARTS` parts."""
+    charge(1 + len(text) // 10)
+    text = text.strip()
+    if "and" in text or "or" in text:
+        text = _CONJUNCTION.sub(_conjunction, text)
+    parts, _ = split(text, _SEPARATORS)
+    parts = [part for part in parts if part]
+    if len(parts) > MAX_PARTS:
+        raise LimitHit("too many parts")
+    if len(parts) > 1:
+        return Form("list", parts)
+    text = parts[0] if parts else ""
+    sides, operators = split(text, OPERATORS)
+    if operators:
+        return Form("relation", sides, tuple(operators))
+    members, _ = split(text, frozenset({r"\cup"}))
+    if len(members) > 1:
+        return Form("union", members)
+    matrix = _MATRIX.fullmatch(text)
+    if matrix:
+        return _matrix(matrix.group(1), matrix.group(2))
+    return _bracketed(text) or Form("scalar", [text])
+
+
+def split(text: str, separators: Container[str]) -> tuple[list[str], list[str]]:
+    """The stripped parts between separators outside all brackets, and the separators met."""
+    parts, found, start, depth = [], [], 0, 0
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if token in _OPENERS or token.startswith(r"\begin"):
+            depth += 1
+        elif token in _CLOSERS or token.startswith(r"\end"):
+            depth -= 1
+        elif depth == 0 and token in separators:
+            parts.append(text[start : match.start()].strip())
+            found.append(token)
+            start = match.end()
+    parts.append(text[start:].strip())
+    return parts, found
+
+
+def _conjunction(match: re.Match[str]) -> str:
+    word = (match.group(1) or match.group(2) or "").strip(" ,")
+    return rf" \text{{{word}}} " if word in ("and", "or") else match.group()
+
+
+def _matrix(border: str, body: str) -> Form:
+    rows = [row for row in split(body, frozenset({r"\\"}))[0] if row]
+    cells = [split(row, frozenset({"&"}))[0] for row in rows]
+    if sum(map(len, cells)) > MAX_PARTS:
+        raise LimitHit("too many parts")
+    border = "v" if border in ("v", "V") else "p"  # a determinant is not a matrix
+    return Form(
+        "matrix", [cell for row in cells for cell in row], (border, *(str(len(r)) for r in cells))
+    )
+
+
+def _bracketed(text: str) -> Form | None:
+    """A text wholly inside one pair of brackets with parts in it, or in braces `\\{…\\}`."""
+    tokens = [(m.start(), m.end(), m.group()) for m in _TOKEN.finditer(text)]
+    if len(tokens) < 2 or tokens[0][2] not in ("(", "[", r"\{", r"\langle"):
+        return None
+    depth = 0
+    for place, (_, _, token) in enumerate(tokens):
+        depth += (token in _OPENERS) - (token in _CLOSERS)
+        if depth == 0 and place < len(tokens) - 1:
+            return None
+    if depth or tokens[-1][2] not in _CLOSERS:
+        return None
+    opener, closer = tokens[0][2], tokens[-1][2]
+    inner = text[tokens[0][1] : tokens[-1][0]]
+    array = _MATRIX.fullmatch(inner.strip())
+    if array:  # an array between brackets is a matrix
+        return _matrix(array.group(1), array.group(2))
+    parts = split(inner, frozenset({",", ";"}))[0]
+    if len(parts) > MAX_PARTS:
+        raise LimitHit("too many parts")
+    if opener == r"\{":
+        return Form("set", [part for part in parts if part])
+    if len(parts) == 1:
+        return None
+    if opener == r"\langle":
+        opener, closer = "(", ")"
+    return Form("tuple", parts, (opener, closer))

@@ -1,0 +1,134 @@
+"""mas-train: train a team, resume a run, see the demo."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from mas_envs.console import command_line, progress
+
+app = command_line(
+    "Train teams of language models with agent-wise GRPO.",
+    examples=[
+        "mas-train demo                                    # the whole path in about 3 minutes",
+        "mas-train run team.yaml --set train.steps=50      # train your own team",
+        "mas-train resume runs/team                        # go on after a kill",
+        "mas-train check team.yaml                         # validate, print every setting",
+    ],
+)
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a key: models.a.optimizer.lr=3e-6")
+]
+
+
+@app.command()
+def run(config: Path, set_: Overrides = None) -> None:
+    """Train as CONFIG (a YAML file) says; everything goes to run.dir/run.name."""
+    from mas_train.config import load
+
+    _train(load(config, set_ or ()), resume=False)
+
+
+@app.command()
+def resume(folder: Path, set_: Overrides = None) -> None:
+    """Go on with the run in FOLDER from its newest checkpoint."""
+    from mas_train.config import load
+
+    loaded = load(folder / "config.yaml", set_ or ())
+    # The folder may have been moved since; where it is now is what counts.
+    place = loaded.run.model_copy(update={"dir": str(folder.parent), "name": folder.resolve().name})
+    _train(loaded.model_copy(update={"run": place}), resume=True)
+
+
+@app.command()
+def check(config: Path, set_: Overrides = None) -> None:
+    """Validate CONFIG and print it with every default written out."""
+    from mas_train.config import load
+
+    typer.echo(load(config, set_ or ()).to_yaml(), nl=False)
+
+
+@app.command()
+def plot(folder: Path) -> None:
+    """Draw reward, gradient norm and inflation factor of the run in FOLDER as PNG."""
+    from mas_train.metrics_log import read_metrics
+    from mas_train.plots import plot_run
+
+    for path in plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots"):
+        typer.echo(path)
+
+
+@app.command()
+def demo(
+    estimator: Annotated[str, typer.Option(help="Any estimator preset, e.g. grpo.")] = "drmas",
+    shared: Annotated[bool, typer.Option(help="One model plays both roles.")] = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
+    set_: Overrides = None,
+) -> None:
+    """Train a small solver-verifier team on this machine and measure it before and after."""
+    _quiet()
+    from mas_train.demo.run import demo_config, run_demo
+
+    config = demo_config(estimator, shared, seed, steps, set_ or ())
+    summary = run_demo(config)
+    _show(summary, config.eval.samples)
+    typer.echo(f"conversations, plots and numbers: {config.folder / 'index.html'}")
+
+
+def _train(config: Any, resume: bool) -> None:
+    _quiet()
+    from mas_train.loop import train
+    from mas_train.metrics_log import read_metrics
+    from mas_train.plots import plot_run
+
+    with progress(config.run.name, config.train.steps, unit="steps") as bar:
+
+        def report(metrics: dict[str, Any]) -> None:
+            reward = metrics["reward"]
+            note = "all episodes failed" if reward is None else f"team reward {reward:.3f}"
+            bar.advance(metrics["step"] + 1 - bar.done, note=note)
+
+        folder = train(config, resume=resume, report=report)
+    plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots")
+    typer.echo(f"run, checkpoints and plots: {folder}")
+
+
+def _quiet() -> None:
+    """Hugging Face's own bars and notices say nothing about the run."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
+def _show(summary: dict[str, Any], k: int) -> None:
+    """The demo's table: before and after, whole and by level, and what the gain consists of."""
+    table = Table(title=f"held-out problems, {k} samples each, 95 % intervals over questions")
+    for column in ("", f"avg@{k}", f"pass@{k}"):
+        table.add_column(column, justify="right" if column else "left")
+    rows = {"all": summary, **{f"level {n}": s for n, s in summary["levels"].items()}}
+    for name, row in rows.items():
+        for when in ("before", "after"):
+            scores = [_score(row[when][f"{metric}@{k}"]) for metric in ("avg", "pass")]
+            table.add_row(f"{name}, {when}", *scores, end_section=when == "after")
+    Console(width=80).print(table)
+    gain = summary["gain"]
+    typer.echo(
+        f"gain {gain['total']:+.1f} points: {gain['correctness']:+.1f} by correctness, "
+        f"{gain['format']:+.1f} by format (a readable answer at all)"
+    )
+
+
+def _score(score: dict[str, float] | None) -> str:
+    if score is None:
+        return "incomplete"
+    return f"{score['value']:.1f} [{score['low']:.1f}, {score['high']:.1f}]"
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,136 @@
+"""Warm start of the demo's tiny model: two lessons of supervised learning, about 4 CPU-minutes.
+
+    OMP_NUM_THREADS=1 python -m mas_train.demo.warm_start --out mas_train/demo/weights
+
+reproduces the committed checkpoint. Data, initial weights and order come from the seed and one
+thread is used, so the same machine kind and torch give the same bytes; elsewhere expect the
+losses of `warm_start.json` within 0.02 and the same behaviour, not the same bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import mas_envs.math.arith as arith
+from mas_train.demo import demonstrations, tiny_model
+from mas_train.demo.demonstrations import Demonstration, Habits
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One stretch of training on demonstrators of given habits; `batch` counts rows."""
+
+    habits: Habits
+    steps: int
+    lr: float
+    batch: int = 96
+    warmup: int = 30
+
+
+LESSONS = (
+    Lesson(demonstrations.SKILL, steps=1500, lr=4e-3),
+    Lesson(demonstrations.NOISY, steps=300, lr=1e-3),
+)
+
+
+def encode(
+    rows: list[Demonstration], tokenizer: PreTrainedTokenizerFast
+) -> tuple[Tensor, Tensor]:
+    """Rows as ids [B, L], right-padded, and labels [B, L] that are -100 outside the answers."""
+    import torch
+
+    encoded = []
+    for messages, answer in rows:
+        chat = [{"role": message.role, "content": message.content} for message in messages]
+        text = tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+        encoded.append((tokenizer.encode(text), tokenizer.encode(answer + tiny_model.END)))
+    length = max(len(prompt) + len(answer) for prompt, answer in encoded)
+    ids = torch.full((len(rows), length), tokenizer.pad_token_id)
+    labels = torch.full((len(rows), length), -100)
+    for row, (prompt, answer) in enumerate(encoded):
+        end = len(prompt) + len(answer)
+        ids[row, :end] = torch.tensor(prompt + answer)
+        labels[row, len(prompt) : end] = torch.tensor(answer)
+    return ids, labels
+
+
+def train(lesson: Lesson, model: Qwen3ForCausalLM, seed: int, log_every: int = 50) -> list[float]:
+    """Cross-entropy on the answers' tokens; returns the loss [nats/token] of every step."""
+    import torch
+    from torch.nn.functional import cross_entropy
+
+    tokenizer, prompts = tiny_model.build_tokenizer(), demonstrations.tiny_prompts()
+    rng = random.Random(seed)
+    problems = arith.problems("train")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
+    losses: list[float] = []
+    model.train()
+    for step in range(lesson.steps):
+        rows: list[Demonstration] = []
+        while len(rows) < lesson.batch:
+            meta = rng.choice(problems).meta
+            operands = rng.sample(meta["operands"], len(meta["operands"]))
+            rows += demonstrations.conversation(
+                operands, meta["level"], lesson.habits, prompts, rng
+            )
+        ids, labels = encode(rows[: lesson.batch], tokenizer)
+        # Right padding under a causal mask: no real position can see it, so no mask is needed.
+        logits = model(input_ids=ids, use_cache=False).logits
+        loss = cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        rate = min(1.0, (step + 1) / lesson.warmup) * max(0.05, 1 - step / lesson.steps)
+        optimizer.param_groups[0]["lr"] = lesson.lr * rate
+        optimizer.step()
+        losses.append(float(loss.detach()))
+        if (step + 1) % log_every == 0:
+            recent = sum(losses[-log_every:]) / log_every
+            print(f"step {step + 1:5d}/{lesson.steps}  loss {recent:.4f}", flush=True)
+    model.eval()
+    return losses
+
+
+def warm_start(out: Path, seed: int = 0, lessons: tuple[Lesson, ...] = LESSONS) -> None:
+    """Train from scratch and write the checkpoint folder with `warm_start.json` beside it."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True)
+    started = time.process_time()
+    model = tiny_model.build_model(seed)
+    final: list[float] = []
+    for number, lesson in enumerate(lessons):
+        losses = train(lesson, model, seed=1000 * seed + number)
+        final.append(round(sum(losses[-50:]) / len(losses[-50:]), 4))
+    tiny_model.save(model, out)
+    record = {
+        "seed": seed,
+        "lessons": [asdict(lesson) for lesson in lessons],
+        "final_loss": final,
+        "torch": torch.__version__,
+    }
+    (out / "warm_start.json").write_text(json.dumps(record, indent=1) + "\n")
+    print(f"wrote {out} after {time.process_time() - started:.0f} CPU-seconds")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True, help="checkpoint folder to write")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    warm_start(arguments.out, arguments.seed)
+
+
+if __name__ == "__main__":
+    main()

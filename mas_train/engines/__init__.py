@@ -1,0 +1,1 @@
+"""Engines: policies whose weights the trainer replaces (see base)."""

@@ -1,0 +1,224 @@
+"""The learner: turns rows and their advantages into better weights of one model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from mas_envs.errors import MasError, UnknownName
+from mas_train.batch import Batch, mini_batches, trainable
+from mas_train.log_probs import row_log_probs, token_log_probs
+from mas_train.losses import surrogate
+from mas_train.packing import Pack, pack_rows
+from mas_train.rows import Rows
+from mas_train.schedule import lr_factor
+from mas_train.update_metrics import UpdateMetrics
+
+MAX_SKIPPED = 3
+"""So many steps in a row may be skipped for a non-finite gradient; then it is an error."""
+
+
+class NonFiniteGradient(MasError):
+    """The gradient was NaN or infinite several times in a row: the model or the loss is broken."""
+
+
+class Learner:
+    """A model, its optimizer and its place in the schedule.
+
+    `optimizer` has the attributes of `config.OptimizerConfig`; `total_steps` optimizer steps are
+    what a linear or cosine schedule decays over. `token_budget` bounds a micro-batch; it changes
+    time and memory, never the gradient. `agent_norms` measures each role's gradient norm when a
+    model serves several (one gradient buffer more). Dropout is set to 0: it would make the
+    learner's log-probs differ from the sampler's.
+
+    `version` counts calls of `update`; a rollout made with these weights carries it.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        optimizer: Any,
+        *,
+        total_steps: int | None = None,
+        max_grad_norm: float = 1.0,
+        token_budget: int = 2048,
+        agent_norms: bool = True,
+    ) -> None:
+        if optimizer.name != "adamw":
+            raise UnknownName("optimizer", optimizer.name, ["adamw"])
+        self.model = model.train()
+        disable_dropout(model)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters,
+            lr=optimizer.lr,
+            betas=tuple(optimizer.betas),
+            eps=optimizer.eps,
+            weight_decay=optimizer.weight_decay,
+        )
+        self.settings, self.total_steps = optimizer, total_steps
+        self.max_grad_norm, self.token_budget = max_grad_norm, token_budget
+        self.agent_norms = agent_norms
+        self.version = self.steps = self.skipped = 0
+        self.learning_rate()  # a schedule that does not exist fails here, not at the first step
+
+    def update(
+        self,
+        rows: Rows,
+        advantages: Any,
+        loss: Any,
+        *,
+        loss_weights: Mapping[str, float] | None = None,
+        updates: int = 1,
+        max_tokens: int | None = None,
+    ) -> dict[str, float]:
+        """Learn from one batch of experience, every row used once; returns its metrics.
+
+        `advantages` [N] belong to `rows`; `loss` has the attributes of `config.LossConfig`;
+        `loss_weights` (role → factor, default 1) multiply the weights of a role's tokens. With
+        `updates` > 1 the trajectories are dealt to so many mini-batches, each an optimizer step,
+        and pi_old is computed once before the first. `max_tokens` is L of aggregation `constant`.
+        Rows that are not known and rows without response tokens are left out. Rows whose advantage
+        is 0 count in every mean but are not computed: their gradient is 0.
+
+        Metrics, over rows with an advantage: loss, grad_norm (before clipping), grad_norm/ROLE,
+        entropy (nats per token), clip_fraction, kl (pi_old to pi, k3), ratio, mismatch (mean
+        |log mu - log pi_old|), active_tokens; over all: tokens, rows; lr; skipped (optimizer steps
+        not taken because the gradient was not finite). Without an active row, no means.
+
+        Raises `UserError` for an advantage or sampler log-prob that is not finite, and
+        `NonFiniteGradient` after `MAX_SKIPPED` skipped steps in a row.
+        """
+        batch = trainable(rows, advantages)
+        roles = np.unique(batch.rows.agent).tolist()
+        parts = [
+            part.weighted(loss.aggregation, loss_weights or {}, max_tokens).active()
+            for part in mini_batches(batch, updates)
+        ]
+        if updates > 1:
+            parts = [
+                replace(part, old_log_probs=row_log_probs(self.model, part.rows, self.token_budget))
+                for part in parts
+            ]
+        metrics = UpdateMetrics()
+        for part in parts:
+            self._step(part, roles, loss, metrics)
+        self.version += 1
+        return {
+            **metrics.result(),
+            "rows": float(len(batch.rows)),
+            "tokens": float(sum(len(ids) for ids in batch.rows.ids)),
+            "lr": self.learning_rate(),
+        }
+
+    def _step(self, batch: Batch, roles: list[str], loss: Any, metrics: UpdateMetrics) -> None:
+        """One optimizer step on one mini-batch; none where no row has a gradient."""
+        self.optimizer.zero_grad(set_to_none=True)
+        by_role: dict[str, float] = {}
+        if self.agent_norms and len(roles) > 1:
+            total: list[Tensor] | None = None
+            for role in roles:
+                self._accumulate(batch.take(batch.rows.agent == role), loss, metrics)
+                by_role[role] = self._grad_norm()
+                total = self._move_gradients(total)
+            for parameter, gradient in zip(self.parameters, total or [], strict=True):
+                parameter.grad = gradient
+        else:
+            self._accumulate(batch, loss, metrics)
+        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm))
+        metrics.add_step(norm, by_role or ({roles[0]: norm} if len(roles) == 1 else {}))
+        if len(batch.rows) == 0:
+            pass  # a step without a signal would only follow the optimizer's momentum
+        elif math.isfinite(norm):
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.learning_rate()
+            self.optimizer.step()
+            self.steps += 1
+            self.skipped = 0
+        else:
+            self._skip(metrics)
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _accumulate(self, batch: Batch, loss: Any, metrics: UpdateMetrics) -> None:
+        """Add the gradient of sum(weight x loss) over the tokens of the batch, pack by pack."""
+        rows, device = batch.rows, self.parameters[0].device
+
+        def per_token(values: Any, pack: Pack) -> Tensor:  # one value a row [N] → [K]
+            return torch.as_tensor(values[pack.row], device=device)
+
+        def tokens(values: Any, pack: Pack) -> Tensor:  # one array a row → [K]
+            return torch.as_tensor(np.concatenate([values[i] for i in pack.rows]), device=device)
+
+        for pack in pack_rows(rows, self.token_budget, device):
+            now = token_log_probs(self.model, pack, per_token(rows.temperature, pack))
+            kind = now.log_probs.dtype
+            mu = tokens(rows.log_probs, pack).to(kind)
+            if batch.old_log_probs is None:  # pi_old is pi: the ratio is 1, its gradient exact
+                old = now.log_probs.detach()
+            else:
+                old = tokens(batch.old_log_probs, pack).to(kind)
+            advantage = per_token(batch.advantages, pack).to(kind)
+            losses = surrogate(loss, now.log_probs, old, mu, advantage)
+            total = (per_token(batch.weights, pack).to(kind) * losses.loss).sum()
+            torch.autograd.backward(total)
+            metrics.add_pack(total, losses, now.entropy, (old - mu).abs())
+
+    def _grad_norm(self) -> float:
+        return float(
+            torch.nn.utils.get_total_norm([g for p in self.parameters if (g := p.grad) is not None])
+        )
+
+    def _move_gradients(self, total: list[Tensor] | None) -> list[Tensor]:
+        """Empty the parameters' gradients into `total` (or into a new one)."""
+        moved = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
+        self.optimizer.zero_grad(set_to_none=True)
+        if total is not None:
+            torch._foreach_add_(moved, total)
+        return moved
+
+    def _skip(self, metrics: UpdateMetrics) -> None:
+        metrics.skipped += 1
+        self.skipped += 1
+        if self.skipped >= MAX_SKIPPED:
+            raise NonFiniteGradient(
+                f"the gradient was not finite {self.skipped} times in a row (after {self.steps} "
+                "optimizer steps); resume from an earlier checkpoint with a lower learning rate"
+            )
+
+    def learning_rate(self) -> float:
+        """Of the next optimizer step."""
+        kind, warmup = self.settings.schedule, self.settings.warmup_steps
+        return float(self.settings.lr) * lr_factor(self.steps, kind, warmup, self.total_steps)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything an exact resume needs: weights, optimizer state, counters (live tensors)."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "version": self.version,
+            "steps": self.steps,
+            "skipped": self.skipped,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """The inverse of `state_dict`, into a learner built with the same settings."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.version, self.steps = int(state["version"]), int(state["steps"])
+        self.skipped = int(state["skipped"])
+
+
+def disable_dropout(model: torch.nn.Module) -> None:
+    """Set every dropout probability to 0: of modules, and of attention layers' attributes."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.modules.dropout._DropoutNd):
+            module.p = 0.0
+        for name in ("attention_dropout", "hidden_dropout", "dropout"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)

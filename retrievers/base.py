@@ -1,0 +1,55 @@
+"""What a retriever is: a batch of queries in, ranked passages out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class RetrieverError(ValueError):
+    """A mistake in what a retriever was given; one message naming the place, value and fix."""
+
+
+class Passage(NamedTuple):
+    """A piece of text that can be found. `score` is 0 until a search sets it."""
+
+    id: str
+    title: str
+    text: str
+    score: float = 0.0
+
+
+class Retriever(Protocol):
+    """Ranks passages for queries, deterministically and independently of batch and thread.
+
+    Order: score rounded to 4 decimals, descending, then id as a string (Anserini's tie rule).
+    A query that matches nothing gives [], and so does k = 0.
+    """
+
+    def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """The at most k best passages for each query, in the order of the queries."""
+        ...
+
+    async def asearch(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """`search` without blocking the event loop."""
+        ...
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def well_formed(text: str) -> str:
+    """`text` with each lone surrogate, which no encoder accepts, replaced by U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def check_request(queries: Sequence[str], k: int) -> None:
+    """Raise RetrieverError unless `queries` is a sequence of strings and k >= 0 an integer."""
+    if isinstance(queries, str):
+        raise RetrieverError("queries must be a list of strings; pass [query] for a single one")
+    for place, query in enumerate(queries):
+        if not isinstance(query, str):
+            raise RetrieverError(f"queries[{place}] must be a string, got {query!r}")
+    if not isinstance(k, int) or isinstance(k, bool) or k < 0:
+        raise RetrieverError(f"k must be an integer >= 0, got {k!r}")

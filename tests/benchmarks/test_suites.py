@@ -1,0 +1,236 @@
+"""Suites: the real files load and count right; bad copies are named or refused."""
+
+import json
+import warnings
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarks.suites import SuiteWarning, fingerprint, load_suite, read_suites, suite, suites
+from mas_envs.errors import BadFile, UnknownName, UserError
+from mas_envs.tasks import load_tasks
+
+DATA = Path(__file__).parents[3] / "shared/data"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="needs shared/data")
+FILES = {
+    "aime24": ("aime24.qwen25math.jsonl", 30),
+    "aime25": ("aime25.evalreasoning.jsonl", 30),
+    "amc23": ("amc23.qwen25math.jsonl", 40),
+    "math500": ("math500.jsonl", 500),
+    "minerva": ("minerva_math.qwen25math.jsonl", 272),
+    "olympiadbench": ("olympiadbench.qwen25math.jsonl", 675),
+}
+
+
+@needs_data
+@pytest.mark.parametrize("name", FILES)
+def test_real_files(name):
+    file, rows = FILES[name]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tasks = load_suite(name, DATA / file)
+    assert len(tasks) == rows == suite(name).rows
+    assert fingerprint(tasks) == suite(name).sha256
+    assert len({task.id for task in tasks}) == rows
+    assert all(task.question.strip() and task.answer.strip() for task in tasks)
+    messages = [str(w.message) for w in caught if w.category is SuiteWarning]
+    if name == "math500":  # tabs in two problems, in every copy
+        assert len(messages) == 1 and "line 18 ('\\t'), line 427 ('\\t')" in messages[0]
+    else:
+        assert messages == []
+
+
+@needs_data
+@pytest.mark.parametrize("name", ["aime24", "aime25", "amc23"])
+def test_competition_golds_are_plain_integers(name):
+    tasks = load_suite(name, DATA / FILES[name][0])
+    assert all(task.answer == str(int(task.answer)) for task in tasks)
+    if name == "aime24":
+        problem_12 = [t for t in tasks if t.meta["url"].endswith("2024_AIME_I_Problems/Problem_12")]
+        assert [t.answer for t in problem_12] == ["385"]  # some copies say 384
+        assert "25" in {t.answer for t in tasks}  # written "025" in the file
+
+
+@needs_data
+def test_minerva_and_olympiadbench_golds():
+    minerva = load_suite("minerva", DATA / FILES["minerva"][0])
+    assert all("boxed" not in task.answer for task in minerva)
+    olympiad = load_suite("olympiadbench", DATA / FILES["olympiadbench"][0])
+    assert not any("$" in task.answer for task in olympiad)
+    assert sum(task.meta["is_multiple_answer"] for task in olympiad) == 94
+    assert [task.meta["error"] for task in olympiad if "error" in task.meta] == ["1e-1"]
+
+
+@needs_data
+def test_the_solution_is_never_beside_the_question():
+    for name, (file, _) in FILES.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SuiteWarning)
+            tasks = load_suite(name, DATA / file)
+        assert all("solution" not in t.meta and "answer" not in t.meta for t in tasks)
+
+
+def test_arith_is_embedded_held_out_and_of_three_difficulties():
+    tasks = load_suite("arith")
+    assert len(tasks) == 240 and fingerprint(tasks) == suite("arith").sha256
+    assert {task.meta["level"] for task in tasks} == {1, 2, 3}
+    trained = {task.meta["canonical"] for task in load_tasks("arith", split="train")}
+    assert not trained & {task.meta["canonical"] for task in tasks}
+    with pytest.raises(UserError, match=r"embedded.*drop --data"):
+        load_suite("arith", "some.jsonl")
+
+
+def problems(count=30):
+    """Own problems in the shape of AIME files."""
+    return [{"problem": f"What is {i} + 1?", "answer": str(i + 1).zfill(3)} for i in range(count)]
+
+
+def write(path, rows):
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in rows))
+    return path
+
+
+def changed(place, **fields):
+    rows = problems()
+    rows[place] = {k: v for k, v in (rows[place] | fields).items() if v != "drop"}
+    return rows
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return lambda rows: write(tmp_path / "copy.jsonl", rows)
+
+
+def test_another_content_is_reported(copy):
+    with pytest.warns(SuiteWarning, match="not the canonical"):
+        tasks = load_suite("aime24", copy(problems()))
+    assert tasks[4].answer == "5" and len(tasks) == 30
+
+
+@pytest.mark.filterwarnings("ignore::benchmarks.suites.SuiteWarning")
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [("025", "25"), (27.0, "27"), (7, "7"), ("0", "0"), ("000", "0"), ("27.0", "27")],
+)
+def test_integer_golds(copy, answer, gold):
+    assert load_suite("aime25", copy(changed(3, answer=answer)))[3].answer == gold
+
+
+@pytest.mark.filterwarnings("ignore::benchmarks.suites.SuiteWarning")
+def test_hub_copies_with_other_field_names(copy):
+    rows = [
+        {"question": r["problem"], "solution": rf"so \boxed{{{r['answer']}}}"} for r in problems()
+    ]
+    assert load_suite("aime24", copy(rows))[3].answer == "4"
+
+
+@pytest.mark.filterwarnings("ignore::benchmarks.suites.SuiteWarning")
+@pytest.mark.parametrize(
+    ("answer", "gold"),
+    [
+        (["$2n-2$"], "2n-2"),
+        (["$69$,$84$"], "69,84"),
+        (["$x = 1$", "$x = 2$"], "x = 1, x = 2"),
+        (["$(0, 1)$."], "(0, 1)"),
+        ([r"\$18.90"], r"\$18.90"),
+        (r"\left(0,1\right.", r"\left(0,1\right."),
+    ],
+)
+def test_latex_golds(copy, answer, gold):
+    rows = [{"question": f"Problem {i}", "final_answer": answer} for i in range(675)]
+    assert load_suite("olympiadbench", copy(rows))[0].answer == gold
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (problems(29), r"copy\.jsonl: 29 problems; AIME 2024 has 30"),
+        (problems(31), r"31 problems"),
+        ([*problems(3), '{"problem": "x', *problems(26)], r"copy\.jsonl:4: not JSON"),
+        ([*problems(3), "[1, 2]"], r"copy\.jsonl:4: a list"),
+        (changed(7, problem="drop"), r"copy\.jsonl:8: no problem: 'problem' or 'question'"),
+        (changed(7, problem="  "), r"copy\.jsonl:8: no problem"),
+        (changed(7, problem=5), r"copy\.jsonl:8: no problem"),
+        (changed(7, answer="drop"), r"copy\.jsonl:8: no gold answer: 'answer' or 'solution'"),
+        (changed(7, answer=""), r"copy\.jsonl:8: no gold"),
+        (changed(7, answer=[]), r"copy\.jsonl:8: no gold"),
+        (changed(7, answer=True), r"copy\.jsonl:8: no gold"),
+        (changed(7, answer={"x": 1}), r"copy\.jsonl:8: no gold"),
+        (changed(7, answer="drop", solution="no box"), r"copy\.jsonl:8: no gold"),
+        (changed(7, answer="3.5"), r"copy\.jsonl:8: .*is an integer.*'3\.5'"),
+        (changed(7, answer=float("nan")), r"copy\.jsonl:8: .*is an integer.*nan"),
+    ],
+)
+def test_bad_copies_are_refused_by_line(copy, rows, message):
+    with pytest.raises(BadFile, match=message):
+        load_suite("aime24", copy(rows))
+
+
+def test_missing_files(tmp_path):
+    with pytest.raises(UserError, match=r"pass --data FILE.*AIME 2024 \(30.*aime24@unpinned"):
+        load_suite("aime24")
+    with pytest.raises(BadFile, match=r"none\.jsonl: cannot read"):
+        load_suite("aime24", tmp_path / "none.jsonl")
+    with pytest.raises(BadFile, match="cannot read"):
+        load_suite("aime24", tmp_path)
+    with pytest.raises(UnknownName, match="did you mean 'aime24'"):
+        load_suite("aime2024")
+
+
+@pytest.mark.filterwarnings("ignore:.*canonical:benchmarks.suites.SuiteWarning")
+@pytest.mark.parametrize("text", ["\frac{1}{2}", "a\text{b}", "\boxed{}", "\right)"])
+def test_unescaped_latex_is_reported_with_its_line(copy, text):
+    with pytest.warns(SuiteWarning, match=r"control characters.*line 10 \("):
+        load_suite("aime25", copy(changed(9, problem=f"Find {text}.")))
+
+
+def test_line_ends_are_not_control_characters(copy):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load_suite("aime25", copy(changed(9, problem="Find\r\nthe\nsum.")))
+    assert not any("control characters" in str(w.message) for w in caught)
+
+
+@pytest.mark.filterwarnings("ignore::benchmarks.suites.SuiteWarning")
+def test_the_spec_of_the_tasks_loads_them_again(copy):
+    tasks = load_suite("aime24", copy(problems()))
+    spec = json.loads(json.dumps(tasks.spec))
+    assert load_tasks(**spec).digest == tasks.digest
+    assert load_tasks(**load_suite("arith").spec).digest == load_suite("arith").digest
+
+
+def test_the_fingerprint_ignores_the_order_and_nothing_else(copy):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SuiteWarning)
+        one = fingerprint(load_suite("aime24", copy(problems())))
+        assert fingerprint(load_suite("aime24", copy(problems()[::-1]))) == one
+        assert fingerprint(load_suite("aime24", copy(changed(3, answer="5")))) != one
+        assert fingerprint(load_suite("aime24", copy(changed(3, problem="What?")))) != one
+
+
+def test_the_suites_of_the_package():
+    assert set(suites()) == {*FILES, "arith"}
+    for name, found in suites().items():
+        assert found.name == name and found.licence and len(found.sha256 or "") == 64
+        assert found.hub is None or found.hub.revision is None  # none has been verified
+        assert "unpinned" in found.source or found.source == "embedded"
+        assert msgspec.json.decode(msgspec.json.encode(found))["rows"] == found.rows
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mine: {title: T, rows: 3, licence: L, row: 4}", "suite 'mine'.*`row`"),
+        ("mine: {title: T, rows: three, licence: L}", r"suite 'mine'.*int.*rows"),
+        ("mine: {title: T, rows: 3}", "suite 'mine'.*`licence`"),
+        ("mine: {title: T, rows: 3, licence: L, gold: number}", r"'mine'.*'number'.*gold"),
+        ("a: [\nb", r"own\.yaml:2: not YAML"),
+        ("- 1", "no suites"),
+    ],
+)
+def test_a_bad_suite_file_names_the_key(tmp_path, text, message):
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(BadFile, match=message):
+        read_suites(path)
