@@ -1,0 +1,1 @@
+"""Measuring: suites, k samples per question, honest intervals."""

@@ -136,11 +136,15 @@ def read_run(folder: Path) -> Stored:
     """The run in a folder. Raises `BadFile`."""
     path = folder / "run.json"
     try:
-        return Stored(folder, msgspec.json.decode(path.read_bytes(), type=Run))
+        run = msgspec.json.decode(path.read_bytes(), type=Run)
     except OSError:
         raise BadFile(path, "no such file", fix="give a folder that mas-bench run wrote") from None
     except msgspec.DecodeError as error:
         raise BadFile(path, f"not a run's record ({error})") from None
+    if run.schema != RUN_SCHEMA:
+        fix = "use the mas-gym release that wrote it"
+        raise BadFile(path, f"schema {run.schema} is not {RUN_SCHEMA}", fix=fix)
+    return Stored(folder, run)
 
 
 @contextlib.contextmanager

@@ -1,0 +1,1 @@
+"""Submissions: packed from a run, recomputed from their conversations."""

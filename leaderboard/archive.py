@@ -22,6 +22,7 @@ from mas_envs.errors import BadFile
 
 CHUNK = 1 << 16
 ZSTD_WINDOW = 2**23  # bytes a zstd frame may make us keep; our own frames need 2 MiB
+DEFLATE_RATIO = 100  # of a zip member, which is compressed already
 LARGEST = {MANIFEST: 2**20, PROMPTS: 2**20, EPISODES: 2**30}
 # What reading a broken zip may raise: besides its own errors, whatever its fields lead to.
 DAMAGE = (
@@ -175,5 +176,5 @@ def _check_member(path: Path, info: zipfile.ZipInfo) -> None:
         raise BadFile(path, f"member {name!r} is compressed in an unusual way")
     if info.file_size > LARGEST[name]:
         raise BadFile(path, f"member {name!r} has {info.file_size} bytes; at most {LARGEST[name]}")
-    if info.file_size > 2**24 and info.file_size > LIMITS.ratio * info.compress_size:
-        raise BadFile(path, f"member {name!r} is compressed more than {LIMITS.ratio}-fold: a bomb")
+    if info.file_size > 2**20 and info.file_size > DEFLATE_RATIO * info.compress_size:
+        raise BadFile(path, f"member {name!r} is compressed more than {DEFLATE_RATIO}-fold: a bomb")

@@ -34,7 +34,8 @@ def pack(
     """Pack a complete run: manifest and conversations, same bytes for the same run."""
     manifest = pack_run(run, out, system=system, team=team)
     scores = ", ".join(f"{name} {score.value:.1f} %" for name, score in manifest.scores.items())
-    print(f"{out}: {manifest.suite.name}, {scores}; check it with mas-leaderboard verify {out}")
+    typer.echo(f"{out}: {manifest.suite.name}, {scores}")
+    typer.echo(f"Check it with: mas-leaderboard verify {out}", err=True)
 
 
 @app.command()

@@ -31,6 +31,9 @@ from mas_envs.episodes.store import FRAME_EPISODES, read_episodes
 from mas_envs.errors import BadFile, UserError
 
 
+RUN_SCHEMA = 1  # of run.json; benchmarks.runner writes it
+
+
 class _Settings(msgspec.Struct, kw_only=True):
     """What we read of a run's settings (benchmarks.runner writes them)."""
 
@@ -45,6 +48,7 @@ class _Settings(msgspec.Struct, kw_only=True):
 
 
 class _Run(msgspec.Struct, kw_only=True):
+    schema: int
     settings: _Settings
     sessions: list[dict[str, Any]]
 
@@ -64,7 +68,12 @@ def pack(run: Path, out: Path, *, system: str, team: str) -> Manifest:
     temporary = out.with_name(f".{out.name}.{os.getpid()}")
     try:
         with tempfile.TemporaryFile(dir=out.parent) as spool:
-            found = summary(_written(_finished(run), spool, models), settings.k)
+            try:
+                found = summary(_written(_finished(run), spool, models), settings.k)
+            except BadFile:
+                raise
+            except UserError as error:
+                raise UserError(f"{run}: {error}") from None
             if found["problem"] or found["episodes"] != rows * settings.k:
                 raise UserError(f"{run}: {found['episodes']} of {rows * settings.k} samples; "
                                 "finish it with the same mas-bench run command")  # fmt: skip
@@ -103,11 +112,15 @@ def pack(run: Path, out: Path, *, system: str, team: str) -> Manifest:
 def _read_run(run: Path) -> _Run:
     path = run / "run.json"
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Run)
+        run = msgspec.json.decode(path.read_bytes(), type=_Run)
     except OSError:
         raise BadFile(path, "no such file", fix="give a folder that mas-bench run wrote") from None
     except msgspec.DecodeError as error:
         raise BadFile(path, f"not a run's record ({error})") from None
+    if run.schema != RUN_SCHEMA:
+        fix = "use the mas-gym release that wrote it"
+        raise BadFile(path, f"schema {run.schema} is not {RUN_SCHEMA}", fix=fix)
+    return run
 
 
 def _finished(run: Path) -> Iterator[Episode]:

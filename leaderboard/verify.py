@@ -20,10 +20,10 @@ import mas_envs
 from benchmarks.metrics import summary
 from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suites
 from leaderboard.archive import LIMITS, Archive, Limits
-from leaderboard.manifest import EPISODES, MANIFEST, PROMPTS, Manifest, Score, decode_manifest
+from leaderboard.manifest import MANIFEST, PROMPTS, Manifest, Score, decode_manifest
 from leaderboard.replay import replayed
 from mas_envs.episodes.schema import Episode, decode
-from mas_envs.errors import BadFile, MasError, UserError
+from mas_envs.errors import BadFile, UserError
 from mas_envs.registration import EnvSpec
 from mas_envs.tasks import Task, content_hash
 from mas_envs.workflow import WorkflowEnv
@@ -135,8 +135,8 @@ class _Questions:
             findings.add("suite", f"content {declared[:12]}… is not the canonical "
                          f"{canonical[:12]}… of {name}")  # fmt: skip
         if self.known or canonical is not None:
-            how = "its own file" if self.known else "their canonical hash"
-            findings.remarks["suite"] = f"{self.rows} questions of {name}, by {how}"
+            how = "word for word" if self.known else "by their canonical hash"
+            findings.remarks["suite"] = f"{self.rows} questions of {name}, {how}"
         else:
             text = f"only against the run itself: {name} is not at hand, pass --data FILE"
             findings.unchecked |= {"suite": text, "questions": text}
@@ -162,6 +162,8 @@ def verify(path: Path, data: Path | None = None, limits: Limits = LIMITS) -> Ver
         ours = _recomputed(archive.lines(limits), manifest, questions, env, findings, seen)
         try:
             found = summary(ours, manifest.k)
+        except BadFile:  # the archive is damaged or unsafe
+            raise
         except UserError as error:
             found = {"problem": str(error)}
         _check_samples(manifest, questions, seen, findings)
@@ -201,15 +203,16 @@ def _environment(archive: Archive, manifest: Manifest, findings: _Findings) -> W
         if ours.entry_point != declared.entry_point:
             raise UserError(f"{declared.id} is {ours.entry_point}, not {declared.entry_point}")
         kwargs = {key: value for key, value in declared.kwargs.items() if key != "tasks"}
-        with tempfile.NamedTemporaryFile(suffix=".toml") as file:
+        with tempfile.TemporaryDirectory() as folder:
             if str(kwargs.get("prompts", "")).endswith(".toml"):
                 if PROMPTS not in archive.names:
                     raise UserError(f"prompts {kwargs['prompts']!r} are not in the submission")
-                file.write(archive.read(PROMPTS))
-                file.flush()
-                kwargs["prompts"] = file.name
+                # The set's id may depend on the file's name; a folder in it is dropped.
+                prompts = Path(folder) / Path(kwargs["prompts"]).name
+                prompts.write_bytes(archive.read(PROMPTS))
+                kwargs["prompts"] = str(prompts)
             env = mas_envs.make(declared.id, **kwargs)
-    except (MasError, TypeError, ValueError, OverflowError) as error:
+    except Exception as error:  # whatever a constructor does with arguments nobody vouches for
         findings.add("settings", f"the environment cannot be made: {error}")
         return None
     if env.prompts_id != manifest.prompts:
@@ -284,10 +287,9 @@ def _remember(seen: _Seen, stored: Episode) -> None:
 def _check_samples(
     manifest: Manifest, questions: _Questions, seen: _Seen, findings: _Findings
 ) -> None:
-    wanted = set(questions.tasks) if questions.known else set(seen.samples)
-    if len(wanted) < manifest.suite.rows and not questions.known:
-        missing = manifest.suite.rows - len(wanted)
-        findings.add("samples", f"{missing} questions have no sample at all")
+    wanted = questions.tasks
+    if missing := manifest.suite.rows - len(wanted):
+        findings.add("samples", f"{missing} of {manifest.suite.rows} questions have no sample")
     for task in sorted(wanted):
         if len(seen.samples[task]) != manifest.k:
             found = len(seen.samples[task])

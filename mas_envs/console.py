@@ -126,7 +126,7 @@ class Progress:
         seconds = time.monotonic() - self._started
         new = self.done - self._first
         parts = [f"{self.title} {self.done}/{self.total} {self.unit}"]
-        if new and seconds > 0:
+        if new and seconds > 1:
             rate = new / seconds
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each")
             parts.append(f"{_clock((self.total - self.done) / rate)} left")

@@ -1,11 +1,11 @@
 """Prompts are data: one TOML file per set, one table per role, placeholders like {question}.
 
-    name = "default"
-    version = 1
-    [solver]
-    system = "..."                     # optional
-    user = "{question}{history}"
-    history = "\\nEarlier: {draft}"     # rendered once per earlier round, concatenated
+name = "default"
+version = 1
+[solver]
+system = "..."                     # optional
+user = "{question}{history}"
+history = "\\nEarlier: {draft}"     # rendered once per earlier round, concatenated
 """
 
 from __future__ import annotations

@@ -97,8 +97,8 @@ def _load_plugins() -> None:
         try:
             point.load()()
         except Exception as error:
-            raise UserError(f"environment plug-in {point.name} = {point.value!r} failed: {error!r}; "
-                            "repair or uninstall it") from error  # fmt: skip
+            plugin = f"{point.name} = {point.value!r}"
+            raise UserError(f"environment plug-in {plugin} failed: {error!r}; repair it") from error
 
 
 def all_specs() -> list[EnvSpec]:
@@ -124,7 +124,9 @@ def arguments(creator: Any) -> list[str] | None:
     for cls in creator.__mro__:
         if "__init__" in vars(cls) and issubclass(cls, WorkflowEnv):
             parameters = inspect.signature(cls.__init__).parameters.values()
-            names += [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+            names += [
+                p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+            ]
     return [name for name in dict.fromkeys(names) if name != "self"]
 
 
@@ -155,7 +157,9 @@ def make(id: str | EnvSpec, **kwargs: Any) -> WorkflowEnv:
             if key != "render_mode"
         }
     except TypeError as error:
-        raise UserError(f"{error} (an environment's arguments are recorded in each episode)") from None
+        raise UserError(
+            f"{error} (an environment's arguments are recorded in each episode)"
+        ) from None
     env = creator(**merged)
     if not isinstance(env, WorkflowEnv):
         raise UserError(f"{base.entry_point} made a {type(env).__name__}, not a WorkflowEnv")

@@ -58,7 +58,9 @@ async def rollout(
     if samples < 1 or concurrency < 1:
         raise UserError(f"samples={samples}, concurrency={concurrency}; both must be at least 1")
     if seed < 0 or retries < 0 or (deadline_s is not None and deadline_s <= 0):
-        raise UserError(f"seed={seed}, retries={retries}, deadline_s={deadline_s}; none may be negative")
+        raise UserError(
+            f"seed={seed}, retries={retries}, deadline_s={deadline_s}; none may be negative"
+        )
     jobs = _jobs(tasks, samples, skip)
     player = _Player(env, policies, sampling, seed, step, deadline_s, retries)
     finished: asyncio.Queue[Episode | BaseException | None] = asyncio.Queue()
@@ -174,7 +176,9 @@ class _Player:
         }
         for agent, policy in self.policies.items():
             if not isinstance(policy, Policy):
-                raise UserError(f"the policy of {agent!r} is {policy!r:.80}; it has no act(request)")
+                raise UserError(
+                    f"the policy of {agent!r} is {policy!r:.80}; it has no act(request)"
+                )
         self.sampling: dict[str, Sampling] = {
             agent: _for_agent(sampling, agent, "sampling") or Sampling()
             for agent in env.possible_agents

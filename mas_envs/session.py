@@ -29,7 +29,14 @@ class Session:
     """See the module. `asks` are the unanswered Asks of the current (parallel) yield, in order."""
 
     def __init__(
-        self, env: WorkflowEnv, task: Task, *, seed: int, group: int = 0, sample: int = 0, step: int = 0
+        self,
+        env: WorkflowEnv,
+        task: Task,
+        *,
+        seed: int,
+        group: int = 0,
+        sample: int = 0,
+        step: int = 0,
     ) -> None:
         self.env = env
         self.episode = Episode(
@@ -74,8 +81,9 @@ class Session:
         self.asks = list(wanted) if isinstance(wanted, list) else [wanted]
         agents = [ask.agent if isinstance(ask, Ask) else None for ask in self.asks]
         if not agents or any(agent not in self.env.possible_agents for agent in agents):
-            raise WorkflowError(f"play() yielded {wanted!r}; expected an Ask of one of "
-                                f"{self.env.possible_agents}, a list of them, or a Call")  # fmt: skip
+            team = self.env.possible_agents
+            raise WorkflowError(f"play() yielded {wanted!r}; expected an Ask of one of {team}, "
+                                "a list of them, or a Call")  # fmt: skip
         if len(set(agents)) < len(agents):
             raise WorkflowError(f"an agent appears twice in one parallel list: {agents}")
         self.asks, self.asked_at = [_frozen(ask) for ask in self.asks], self.turn
@@ -93,7 +101,12 @@ class Session:
         episode.seconds = time.time() - episode.started
 
     def answer(
-        self, response: Response, *, sampling: Sampling | None = None, seed: int = 0, seconds: float = 0.0
+        self,
+        response: Response,
+        *,
+        sampling: Sampling | None = None,
+        seed: int = 0,
+        seconds: float = 0.0,
     ) -> Turn:
         """The first unanswered Ask gets its response; after the last one, play resumes."""
         from mas_envs.workflow import Reply, role_of
@@ -164,14 +177,17 @@ class Session:
         if self.asks:
             now_asked = (self.asks[0].agent, tuple(self.asks[0].messages))
         if now_asked != (event.agent, event.messages):
-            raise ReplayMismatch(f"event {event.index}: {event.agent} was shown something else than "
-                                 f"{now_asked[0] if now_asked else 'nobody'} is now")  # fmt: skip
+            now_agent = now_asked[0] if now_asked else "nobody"
+            raise ReplayMismatch(f"event {event.index}: {event.agent} was shown something else "
+                                 f"than {now_agent} is now")  # fmt: skip
         response = Response(
             text=event.text, finish_reason=event.finish_reason, prompt_ids=event.prompt_ids,
             ids=event.ids, log_probs=event.log_probs, model=event.model, versions=event.versions,
             template=event.template,
         )  # fmt: skip
-        turn = self.answer(response, sampling=event.sampling, seed=event.seed, seconds=event.seconds)
+        turn = self.answer(
+            response, sampling=event.sampling, seed=event.seed, seconds=event.seconds
+        )
         turn.prompt_tokens, turn.response_tokens = event.prompt_tokens, event.response_tokens
 
 

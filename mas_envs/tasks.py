@@ -107,7 +107,7 @@ def _arith(split: str = "train", **options: Any) -> Iterable[tuple[str, Answer, 
 
 
 SOURCES: dict[str, Callable[..., Iterable[tuple[str, Answer, dict[str, Any]]]]] = {"arith": _arith}
-"""Embedded sources by name: a function of (split, **options) that yields (question, answer, meta)."""
+"""Embedded sources by name: functions of (split, **options) that yield (question, answer, meta)."""
 
 
 def load_tasks(source: str | Path = "arith", **options: Any) -> TaskSet:
@@ -151,10 +151,12 @@ def _read_jsonl(
 ) -> Iterator[tuple[str, Answer, dict[str, Any]]]:
     with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
+            if number == 1:
+                line = line.removeprefix(BOM_UTF8)
             if not line.strip():
                 continue
             try:
-                row = msgspec.json.decode(line.removeprefix(BOM_UTF8) if number == 1 else line)
+                row = msgspec.json.decode(line)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise BadFile(path, f"not JSON ({error})", number, "one object per line") from None
             if not isinstance(row, dict):

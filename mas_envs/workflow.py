@@ -92,7 +92,7 @@ def _checked_seed(seed: Any) -> int:
     return number
 
 
-def _call_now(tool: Tool, args: dict[str, Any]) -> Any:
+def call_now(tool: Tool, args: dict[str, Any]) -> Any:
     """One call outside of a rollout; an async tool gets an event loop in a thread of its own."""
     results = tool([args])
     if inspect.isawaitable(results):
@@ -237,7 +237,10 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
         self._clear_rewards()
         turn = self._session.answer_text(action)
         self.rewards[agent] = turn.reward
-        self.infos[agent] = {"parse_status": turn.parse_status, "invalid": turn.parse_status != "ok"}
+        self.infos[agent] = {
+            "parse_status": turn.parse_status,
+            "invalid": turn.parse_status != "ok",
+        }
         self._to_next_ask()
         self._accumulate_rewards()
 
@@ -245,7 +248,7 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
         session = self._session
         while session.call is not None:
             args = plain(session.call.args, session.call.tool)  # a tool may change its own copy
-            session.give(_call_now(self.tools[session.call.tool], args))
+            session.give(call_now(self.tools[session.call.tool], args))
         if session.outcome is None:
             self.agent_selection = session.asks[0].agent
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -99,7 +100,9 @@ def _train(config: Any, resume: bool) -> None:
 
 
 def _quiet() -> None:
-    """Hugging Face's own bars and notices say nothing about the run."""
+    """Before torch loads: idle threads must not spin; Hugging Face's own bars say nothing."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    os.environ.setdefault("GOMP_SPINCOUNT", "0")
     from transformers.utils import logging
 
     logging.disable_progress_bar()

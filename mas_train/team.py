@@ -21,6 +21,7 @@ from mas_train.config import Config, ModelConfig
 from mas_train.engines.transformers import TransformersEngine
 from mas_train.learner import Learner
 from mas_train.log_probs import row_log_probs
+from mas_train.model_path import model_path
 from mas_train.rows import Rows
 
 PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
@@ -112,6 +113,8 @@ class Team:
                 + (f"; add {missing}" if missing else "")
                 + (f"; remove {unknown}" if unknown else "")
             )
+        if config.run.threads is not None:
+            torch.set_num_threads(config.run.threads)
         device = "cuda" if torch.cuda.is_available() else "cpu"
         self.trained: dict[str, TrainedModel] = {}
         self.policies: dict[str, Policy] = {}
@@ -156,7 +159,7 @@ def load_engine(name: str, settings: ModelConfig, device: str) -> TransformersEn
 def load_model(path: str, settings: ModelConfig, device: str) -> Any:
     """The learner's copy of the weights."""
     model = AutoModelForCausalLM.from_pretrained(
-        path, revision=settings.revision, dtype=getattr(torch, settings.dtype)
+        model_path(path), revision=settings.revision, dtype=getattr(torch, settings.dtype)
     )
     return model.to(device)
 

@@ -24,6 +24,9 @@ class _Group(TyperGroup):
 app = typer.Typer(
     cls=_Group,
     help="Find passages in a corpus.",
+    epilog="Examples:\n\n"
+    '  mas-retrieve search corpus.jsonl "who wrote Hamlet"\n\n'
+    '  mas-retrieve search scifact/corpus.jsonl "vitamin D and bone" -k 10',
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -42,14 +45,7 @@ def search(
     query: Annotated[str, typer.Argument(help="What to look for, in plain words.")],
     k: Annotated[int, typer.Option("-k", help="How many passages at most.")] = 3,
 ) -> None:
-    """Print the passages that fit QUERY best, by BM25.
-
-    Examples:
-
-    - `mas-retrieve search corpus.jsonl "who wrote Hamlet"`
-
-    - `mas-retrieve search scifact/corpus.jsonl "vitamin D and bone" -k 10`
-    """
+    """Print the passages that fit QUERY best, by BM25."""
     from rich.console import Console
     from rich.progress import track
 

@@ -24,16 +24,20 @@ def plain(value: Any, where: str) -> Any:
     Tuples become lists, paths and texts strings, numpy numbers Python's. Raises `TypeError`, which
     names `where`, for anything that JSON would drop or change (NaN, bytes, arrays, other keys).
     """
-    if value is None or isinstance(value, bool | int) and type(value) in (bool, int):
+    if value is None or type(value) in (bool, int):
         return value
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, float):
         if math.isfinite(value):
             return float(value)
-        raise TypeError(f"{where}: {value} has no place in an episode; JSON has only finite numbers")
+        raise TypeError(
+            f"{where}: {value} has no place in an episode; JSON has only finite numbers"
+        )
     if isinstance(value, np.number | np.bool_):
         return plain(value.item(), where)
+    if isinstance(value, int):
+        return int(value)
     if isinstance(value, list | tuple):
         return [plain(one, where) for one in value]
     if isinstance(value, Mapping):

@@ -11,15 +11,16 @@ from __future__ import annotations
 import os
 import sqlite3
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import IO, Literal, NamedTuple, get_args
 
 import msgspec
 import zstandard
 
 from mas_envs.episodes.schema import Episode, Turn, decode, encode
-from mas_envs.errors import BadFile, UserError
+from mas_envs.errors import BadFile, UnknownName, UserError
 
 FRAME_EPISODES = 64
 SHARD_BYTES = 256 * 2**20
@@ -28,6 +29,11 @@ Tokens = Literal["all", "response", "none"]
 
 class TornFrame(UserWarning):
     """A shard ended in the middle of a frame (its writer was killed); that frame is dropped."""
+
+
+def _check_tokens(tokens: str) -> None:
+    if tokens not in get_args(Tokens):
+        raise UnknownName("value of tokens", tokens, get_args(Tokens))
 
 
 def _without_tokens(episode: Episode, tokens: Tokens) -> Episode:
@@ -139,14 +145,18 @@ class EpisodeWriter:
         position: tuple[int, int] | None = None,
     ) -> None:
         """`position` (of an earlier writer) drops everything that was written after it."""
+        _check_tokens(tokens)
         self.folder = Path(folder)
         self.tokens: Tokens = tokens
+        if self.folder.exists() and not self.folder.is_dir():
+            raise BadFile(folder, "a file, not a folder", fix="give a folder or a .jsonl file")
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._pending: list[Episode] = []
+        self._lines: list[bytes] = []
+        self._rows: list[IndexRow] = []
         if position is not None:
             _truncate(self.folder, *position)
         existing = sorted(self.folder.glob("episodes-*.jsonl.zst"))
-        self._number = len(existing) - 1 if existing else 0
+        self._number = _shard_number(existing[-1]) if existing else 0
         if existing:
             _cut_torn_frame(existing[-1])
         self._file = self._open()
@@ -156,31 +166,41 @@ class EpisodeWriter:
         return (self.folder / f"episodes-{self._number:05d}.jsonl.zst").open("ab", buffering=0)
 
     def add(self, episode: Episode) -> None:
-        """Queue one episode; writes a frame when 64 have gathered."""
-        self._pending.append(_without_tokens(episode, self.tokens))
-        if len(self._pending) >= FRAME_EPISODES:
+        """Queue one episode; writes a frame when 64 have gathered.
+
+        Raises `TypeError`, and queues nothing, for an episode that JSON cannot hold.
+        """
+        self._lines.append(encode(_without_tokens(episode, self.tokens)) + b"\n")
+        self._rows.append(_index_row(episode, Path(self._file.name).name, self._end))
+        if len(self._lines) >= FRAME_EPISODES:
             self.flush()
 
     def flush(self) -> None:
         """Write what is queued as one frame and tell the index; then it survives a kill."""
-        if not self._pending:
+        if not self._lines:
             return
-        lines = b"".join(encode(episode) + b"\n" for episode in self._pending)
         compressor = zstandard.ZstdCompressor(level=3, write_checksum=True)
-        offset = self._file.seek(0, os.SEEK_END)
-        self._file.write(compressor.compress(lines))
-        name = Path(self._file.name).name
-        _index_frame(self._index, name, offset, self._pending)
-        self._pending = []
-        if self._file.tell() > SHARD_BYTES:
+        frame = compressor.compress(b"".join(self._lines))
+        offset = self._end
+        if self._file.write(frame) != len(frame):  # a full disk; the next frame must not follow it
+            self._file.truncate(offset)
+            raise OSError(f"{self._file.name}: no room for a frame of {len(frame)} bytes")
+        rows, self._lines, self._rows = self._rows, [], []
+        with _transaction(self._index):
+            _index_frame(self._index, rows, self._end)
+        if self._end > SHARD_BYTES:
             self._file.close()
             self._number += 1
             self._file = self._open()
 
     @property
+    def _end(self) -> int:
+        return self._file.seek(0, os.SEEK_END)
+
+    @property
     def position(self) -> tuple[int, int]:
         """(shard number, byte) behind the last written frame; give it to a later writer."""
-        return self._number, self._file.seek(0, os.SEEK_END)
+        return self._number, self._end
 
     def __enter__(self) -> EpisodeWriter:
         return self
@@ -190,18 +210,28 @@ class EpisodeWriter:
 
     def close(self) -> None:
         """Flush and release the files."""
-        self.flush()
-        self._file.close()
-        self._index.close()
+        try:
+            self.flush()
+        finally:
+            self._file.close()
+            self._index.close()
+
+
+def _shard_number(shard: Path) -> int:
+    return int(shard.name.removeprefix("episodes-").partition(".")[0])
 
 
 def _truncate(folder: Path, number: int, size: int) -> None:
-    """Forget what lies behind byte `size` of shard `number`."""
-    for shard in sorted(folder.glob("episodes-*.jsonl.zst")):
-        this = int(shard.name[9:14])
+    """Forget what lies behind byte `size` of shard `number`. Raises `BadFile` if that is gone."""
+    there = {_shard_number(shard): shard for shard in sorted(folder.glob("episodes-*.jsonl.zst"))}
+    found = there[number].stat().st_size if number in there else 0
+    if found < size:
+        raise BadFile(folder / f"episodes-{number:05d}.jsonl.zst", f"{found} bytes, but {size} "
+                      "were written before", fix="restore it, or start a new folder")  # fmt: skip
+    for this, shard in reversed(there.items()):
         if this > number:
             shard.unlink()
-        elif this == number and shard.stat().st_size > size:
+        elif this == number:
             os.truncate(shard, size)
 
 
@@ -216,36 +246,80 @@ def _cut_torn_frame(shard: Path) -> None:
 
 def _open_index(folder: Path) -> sqlite3.Connection:
     """The index, rebuilt when it does not know exactly the frames that are there."""
-    index = sqlite3.connect(folder / "index.sqlite", isolation_level=None)
-    index.execute("PRAGMA journal_mode=WAL")
-    index.execute("PRAGMA synchronous=NORMAL")
-    index.execute(
-        "CREATE TABLE IF NOT EXISTS episodes(task TEXT, sample INTEGER, shard TEXT, "
-        "offset INTEGER, reward REAL, status TEXT)"
-    )
-    index.execute("CREATE TABLE IF NOT EXISTS sizes(shard TEXT PRIMARY KEY, bytes INTEGER)")
-    known = dict(index.execute("SELECT shard, bytes FROM sizes"))
-    there = {p.name: p.stat().st_size for p in folder.glob("episodes-*.jsonl.zst") if p.stat().st_size}
-    if known != there:
-        index.execute("DELETE FROM episodes")
-        index.execute("DELETE FROM sizes")
-        for name in sorted(there):
-            for offset, _, content in _frames(folder / name):
-                rows = [_decode_line(folder / name, 0, line) for line in content.splitlines()]
-                _index_frame(index, name, offset, rows, size=there[name])
+    path = folder / "index.sqlite"
+    try:
+        return _synchronised(folder, path)
+    except sqlite3.OperationalError as error:
+        if "no such column" not in str(error):  # locked, read-only, disk full
+            raise BadFile(path, str(error)) from error
+    except sqlite3.DatabaseError:
+        pass
+    for leftover in (path, folder / "index.sqlite-wal", folder / "index.sqlite-shm"):
+        leftover.unlink(missing_ok=True)
+    return _synchronised(folder, path)
+
+
+def _synchronised(folder: Path, path: Path) -> sqlite3.Connection:
+    index = sqlite3.connect(path, isolation_level=None)
+    try:
+        index.execute("PRAGMA journal_mode=WAL")
+        index.execute("PRAGMA synchronous=NORMAL")
+        index.execute(
+            "CREATE TABLE IF NOT EXISTS episodes(task TEXT, sample INTEGER, shard TEXT, "
+            "offset INTEGER, reward REAL, status TEXT)"
+        )
+        index.execute("SELECT task, sample, shard, offset, reward, status FROM episodes LIMIT 1")
+        index.execute("CREATE INDEX IF NOT EXISTS frames ON episodes(shard, offset)")
+        index.execute("CREATE TABLE IF NOT EXISTS sizes(shard TEXT PRIMARY KEY, bytes INTEGER)")
+        with _transaction(index):
+            known = dict(index.execute("SELECT shard, bytes FROM sizes"))
+            found = {p.name: p.stat().st_size for p in sorted(folder.glob("episodes-*.jsonl.zst"))}
+            there = {name: size for name, size in found.items() if size}
+            if known != there:
+                _rebuild(index, folder, there)
+    except BaseException:
+        index.close()
+        raise
     return index
 
 
-def _index_frame(
-    index: sqlite3.Connection, shard: str, offset: int, episodes: list[Episode], size: int | None = None
-) -> None:
-    folder = Path(index.execute("PRAGMA database_list").fetchone()[2]).parent
-    rows = [IndexRow(e.task, e.sample, shard, offset, e.reward, e.status) for e in episodes]
-    index.execute("BEGIN")
-    index.executemany("INSERT INTO episodes VALUES (?,?,?,?,?,?)", rows)
-    size = (folder / shard).stat().st_size if size is None else size
-    index.execute("INSERT OR REPLACE INTO sizes VALUES (?,?)", (shard, size))
+@contextmanager
+def _transaction(index: sqlite3.Connection) -> Iterator[None]:
+    """All or nothing, also when the process is killed in between."""
+    index.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+    except BaseException:
+        index.execute("ROLLBACK")
+        raise
     index.execute("COMMIT")
+
+
+def _rebuild(index: sqlite3.Connection, folder: Path, sizes: Mapping[str, int]) -> None:
+    index.execute("DELETE FROM episodes")
+    index.execute("DELETE FROM sizes")
+    for name in sizes:
+        line = 1
+        for offset, end, content in _frames(folder / name):
+            episodes = [
+                _decode_line(folder / name, number, text)
+                for number, text in enumerate(content.splitlines(), line)
+            ]
+            line += len(episodes)
+            _index_frame(index, [_index_row(episode, name, offset) for episode in episodes], end)
+    index.executemany("INSERT OR REPLACE INTO sizes VALUES (?,?)", sizes.items())
+
+
+def _index_row(episode: Episode, shard: str, offset: int) -> IndexRow:
+    return IndexRow(episode.task, episode.sample, shard, offset, episode.reward, episode.status)
+
+
+def _index_frame(index: sqlite3.Connection, rows: list[IndexRow], end: int) -> None:
+    """The rows of one frame, once (a reader may have rebuilt the index before the writer)."""
+    shard, offset = rows[0].shard, rows[0].offset
+    index.execute("DELETE FROM episodes WHERE shard=? AND offset=?", (shard, offset))
+    index.executemany("INSERT INTO episodes VALUES (?,?,?,?,?,?)", rows)
+    index.execute("INSERT OR REPLACE INTO sizes VALUES (?,?)", (shard, end))
 
 
 def read_index(folder: str | Path) -> list[IndexRow]:
@@ -263,8 +337,10 @@ def read_index(folder: str | Path) -> list[IndexRow]:
 def write_episodes(path: str | Path, episodes: Iterable[Episode], tokens: Tokens = "all") -> int:
     """Write episodes to a folder (appending) or to a new `.jsonl` file; returns how many.
 
-    A file is written under a temporary name and moved into place when complete.
+    A file is written under a temporary name and moved into place when complete. Raises `TypeError`
+    for an episode that JSON cannot hold.
     """
+    _check_tokens(tokens)
     path = Path(path)
     count = 0
     if path.suffix != ".jsonl":

@@ -18,5 +18,7 @@ def conversation_text(episode: Episode) -> str:
         lines.append(f"failed: {episode.reason}")
     elif episode.grade is not None:
         verdict = {True: "right", False: "wrong", None: "undecided"}[episode.grade.correct]
-        lines.append(f"{verdict} ({episode.grade.reason or episode.grade.status}), reward {episode.reward:g}")
+        lines.append(
+            f"{verdict} ({episode.grade.reason or episode.grade.status}), reward {episode.reward:g}"
+        )
     return "\n".join(lines)

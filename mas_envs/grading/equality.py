@@ -18,21 +18,27 @@ import itertools
 import re
 from collections.abc import Callable
 from fractions import Fraction
+from typing import TypeVar
 
 from mas_envs.grading import evaluate, quantity, structure
 from mas_envs.grading.expression import Tree, read
-from mas_envs.grading.limits import BadGold, LimitHit, Unparseable, start_work
+from mas_envs.grading.limits import (
+    MAX_DEPTH,
+    MAX_WORK,
+    BadGold,
+    LimitHit,
+    Unparseable,
+    charge,
+    start_work,
+)
 from mas_envs.grading.notation import key
 from mas_envs.grading.relations import Relation, relation
 from mas_envs.grading.structure import Form, form
 
+_Result = TypeVar("_Result")
 _MAX_SIGNS = 3  # ± in one part: 2^3 cases
-_NUMBER_WORDS = {
-    word: str(value)
-    for value, word in enumerate(
-        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
-    )
-}
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve"
+_NUMBER_WORDS = {word: str(value) for value, word in enumerate(_NUMBERS.split())}
 
 
 def same(gold: str, answer: str) -> bool:
@@ -80,6 +86,7 @@ def _same_form(gold: Form, answer: Form) -> bool:
     if "scalar" in (gold.kind, answer.kind):
         multi, scalar = (answer, gold) if gold.kind == "scalar" else (gold, answer)
         if multi.kind in ("list", "set", "union") and len(multi.parts) == 1:
+            charge(MAX_WORK // MAX_DEPTH)
             return _same(gold.parts[0], answer.parts[0])
         if r"\text" in scalar.parts[0] or multi.kind == "matrix":
             raise Unparseable("a text beside a structure")
@@ -156,6 +163,8 @@ def _expanded(found: Form) -> Form:
         inner = ",".join(found.parts)
         return Form("list", [f"{opener}{case}{closer}" for case in _cases(inner)])
     parts = [case for part in found.parts for case in _cases(part)]
+    if parts == found.parts:
+        return found
     return Form("list" if found.kind == "scalar" else found.kind, parts)
 
 
@@ -201,11 +210,24 @@ def _same_relation(gold: Relation, answer: Relation) -> bool:
             return _same(gold.values[0], answer.values[0])
         return False
     if gold.is_equation and answer.is_equation:
-        return evaluate.agree(_gold(gold.tree), answer.tree(), as_equations=True)
+        return _blamed(evaluate.agree_as_equations, _gold(gold.tree), answer.tree())
     if gold.is_inequality and answer.is_inequality:
-        sign = evaluate.ratio_sign(_gold(gold.tree), answer.tree())
+        sign = _blamed(evaluate.ratio_sign, _gold(gold.tree), answer.tree())
         return sign != 0 and gold.operator == (answer.operator if sign > 0 else answer.flipped)
     return False
+
+
+def _blamed(compare: Callable[[Tree, Tree], _Result], gold: Tree, answer: Tree) -> _Result:
+    """`compare(gold, answer)`, with the blame for a limit where it belongs."""
+    try:
+        return compare(gold, answer)
+    except LimitHit:
+        start_work()
+        try:
+            evaluate.agree(gold, gold)
+        except LimitHit as error:
+            raise BadGold(str(error)) from None
+        raise
 
 
 def _gold(tree: Callable[[], Tree]) -> Tree:
@@ -285,7 +307,7 @@ def _same_number(
     gold_tree = gold_tree or ("num", gold_value)
     if factor != 1:
         tree = ("product", [tree, ("num", factor)])
-    if evaluate.agree(gold_tree, tree):
+    if _blamed(evaluate.agree, gold_tree, tree):
         return True
     return _nearly(gold_tree, gold_value, g, tree, a)
 

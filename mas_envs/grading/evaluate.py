@@ -98,18 +98,17 @@ def _bits(value: Fraction) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
-def agree(first: Tree, second: Tree, *, as_equations: bool = False) -> bool:
+def agree(first: Tree, second: Tree) -> bool:
     """Are two formulas equal wherever both are defined?
 
-    With `as_equations` each stands for "formula = 0": they agree when their ratio is one constant
-    other than zero. Raises `Unparseable` where no point is defined for both, `LimitHit`.
+    Raises `Unparseable` where no point is defined for both, `LimitHit`.
     """
-    points = _evaluations(first, second)
-    if not points:
-        raise Unparseable("no value anywhere")
-    if not as_equations:
-        return all(_near(x, y, recheck) for x, y, recheck in points)
-    return _ratio(points) is not None
+    return all(_near(x, y, recheck) for x, y, recheck in _evaluations(first, second))
+
+
+def agree_as_equations(first: Tree, second: Tree) -> bool:
+    """Do "first = 0" and "second = 0" say the same: is their ratio one constant but zero?"""
+    return _ratio(_evaluations(first, second)) is not None
 
 
 def ratio_sign(first: Tree, second: Tree) -> int:
@@ -162,6 +161,8 @@ def _evaluations(first: Tree, second: Tree) -> list[tuple[Any, Any, Any]]:
             return _vanishes(first, second, env)
 
         (complex_ if branch else real).append((x, y, recheck))
+    if not real and not complex_:
+        raise Unparseable("no value anywhere")
     return real if len(real) >= 2 else real + complex_
 
 
@@ -204,7 +205,7 @@ def _point(ctx: Any, name: str, k: int, whole: bool, signed: bool) -> Any:
 def _context() -> Any:
     """mpmath's arithmetic, one context per thread: its precision is mutable state."""
     if not hasattr(_local, "context"):
-        from mpmath.ctx_mp import MPContext
+        from mpmath.ctx_mp import MPContext  # type: ignore[import-untyped]
 
         _local.context = MPContext()
         _local.context.dps = 50

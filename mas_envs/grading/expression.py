@@ -27,9 +27,12 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _PLAIN = FUNCTIONS | {"sqrt", "pi", "infinity", "infty", "inf"}
-_GREEK = frozenset(
-    ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa", "lambda", "mu", "nu", "xi", "rho", "sigma", "tau", "upsilon", "phi", "chi", "psi", "omega", "Gamma", "Delta", "Theta", "Lambda", "Xi", "Pi", "Sigma", "Upsilon", "Phi", "Psi", "Omega", "infty", "emptyset", "hbar", "ell", "angle", "triangle", "mho"]
-)
+_SYMBOLS = """
+    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon
+    phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega
+    infty emptyset hbar ell angle triangle mho
+"""
+_GREEK = frozenset(_SYMBOLS.split())
 _CLOSERS = {"(": ")", "[": "]", "{": "}", r"\lfloor": r"\rfloor", r"\lceil": r"\rceil"}
 _GROUPS = {"(": None, "[": None, "{": None, r"\lfloor": "floor", r"\lceil": "ceil"}
 _POSTFIX = frozenset({"!", r"\%", r"\degree"})
@@ -114,9 +117,9 @@ class _Reader:
         return terms[0] if len(terms) == 1 else ("sum", terms)
 
     def product(self) -> Tree:
-        minus = False
-        while self.peek()[1] in ("+", "-"):
-            minus ^= self.take()[1] == "-"
+        minus = self.peek()[1] == "-"
+        if self.peek()[1] in ("+", "-"):
+            self.take()
         factors = [self.mixed_or_power()]
         while True:
             kind, token = self.peek()
@@ -312,7 +315,7 @@ class _Reader:
         kind, token = self.take()
         if kind in ("num", "sym", "cmd"):
             return token
-        parts = []
+        parts: list[str] = []
         while token == "{" or parts:
             kind, token = self.take()
             if token == "}":

@@ -13,7 +13,14 @@ from collections.abc import Sequence
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import MachineryError
 from mas_envs.grading.equality import same
-from mas_envs.grading.limits import MAX_ANSWER, BadGold, LimitHit, Unfamiliar, Unparseable
+from mas_envs.grading.limits import (
+    MAX_ANSWER,
+    MAX_PARTS,
+    BadGold,
+    LimitHit,
+    Unfamiliar,
+    Unparseable,
+)
 from mas_envs.grading.notation import canonical
 from mas_envs.parsing import after_think, find_boxes, peel
 
@@ -71,11 +78,11 @@ def extract(response: str) -> tuple[str | None, str]:
     if not boxes:
         return None, "no_answer"
     run = [boxes[-1]]
-    for box in reversed(boxes[:-1]):
-        if run[0].start - box.end > 20 or not _JOIN.fullmatch(text, box.end, run[0].start):
+    for box in boxes[-2 : -2 - MAX_PARTS : -1]:
+        if run[-1].start - box.end > 20 or not _JOIN.fullmatch(text, box.end, run[-1].start):
             break
-        run.insert(0, box)
-    parts = [peel(text[box.inner : box.end - 1]) for box in run]
+        run.append(box)
+    parts = [peel(text[box.inner : box.end - 1]) for box in reversed(run)]
     answer = parts[0] if len(set(parts)) == 1 else ", ".join(parts)
     return (answer, "ok") if answer else (None, "no_answer")
 
@@ -129,13 +136,23 @@ def _ask_math_verify(gold: str, given: str, answer: str, why: str) -> Grade:
 
     try:
         verdict = pool.ask(gold, given)
+        if verdict == "limit":
+            return _blame(gold, answer)
     except MachineryError as error:
         return _grade(None, "error", answer, str(error))
-    if verdict == "limit":
-        return _grade(False, "limit", answer, "math-verify used up its CPU time or memory")
     if verdict == "unreadable":
         return _grade(False, "unparseable", answer, why)
     return _grade(verdict == "equal", "ok", answer, "math-verify")
+
+
+def _blame(gold: str, answer: str) -> Grade:
+    """A pair was too much for math-verify: because of the answer, or of the gold?"""
+    from mas_envs.grading import pool
+
+    reason = "math-verify used up its CPU time or memory"
+    if pool.ask(gold, "1") == "limit":
+        return _grade(None, "error", answer, f"{reason} on the reference answer")
+    return _grade(False, "limit", answer, reason)
 
 
 def _grade(correct: bool | None, status: str, answer: str | None, reason: str) -> Grade:

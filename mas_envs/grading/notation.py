@@ -31,16 +31,16 @@ _RADICAL = re.compile(r"([√∛])\s*(\d+(?:\.\d+)?|[A-Za-z]|(?=[({]))")
 _RUN_UP = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _RUN_DOWN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
 
-FUNCTIONS = frozenset(
-    ["sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "arccot", "sinh", "cosh", "tanh", "ln", "log", "lg", "exp"]
-)
+_NAMED = "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh ln log lg exp"
+FUNCTIONS = frozenset(_NAMED.split())
 _RENAMED = {
     "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom",
     "tbinom": r"\binom", "leq": r"\le ", "leqslant": r"\le ", "geq": r"\ge ", "geqslant": r"\ge ",
     "neq": r"\ne ", "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|",
     "rvert": "|", "vert": "|", "lbrack": "[", "rbrack": "]", "div": "/", "ast": "*",
     "dots": r"\ldots ", "cdots": r"\ldots ", "dotsc": r"\ldots ", "colon": ":", "infin": r"\infty ",
-    "varnothing": r"\emptyset ", "degrees": r"\degree ", "deg": r"\degree ", "approxeq": r"\approx ",
+    "varnothing": r"\emptyset ", "degrees": r"\degree ", "deg": r"\degree ",
+    "approxeq": r"\approx ",
     "simeq": r"\approx ", "land": r"\text{ and }", "lor": r"\text{ or }", "wedge": r"\text{ and }",
     "vee": r"\text{ or }", "varphi": r"\phi ", "vartheta": r"\theta ", "varepsilon": r"\epsilon ",
     "arctg": r"\arctan ", "tg": r"\tan ", "ctg": r"\cot ", "mathop": "", "mathstrut": "",
@@ -48,12 +48,14 @@ _RENAMED = {
     "textit": r"\text", "textnormal": r"\text", "textsf": r"\text", "texttt": r"\text",
     "emph": r"\text", "boldsymbol": r"\mathrm", "mathbf": r"\mathrm", "bf": "", "rm": "",
     "mathit": r"\mathrm", "mathsf": r"\mathrm", "mathnormal": r"\mathrm", "bm": r"\mathrm",
-    "operatorname": r"\mathrm", "operatorname*": r"\mathrm", "percent": r"\%", "dollar": r"\$", "implies": r"\Rightarrow ",
+    "operatorname": r"\mathrm", "operatorname*": r"\mathrm", "percent": r"\%", "dollar": r"\$",
     "boxed": "", "fbox": "",
 }  # fmt: skip
-_SPACING = frozenset(
-    ["quad", "qquad", "displaystyle", "textstyle", "limits", "nolimits", "thinspace", "left", "right", "big", "bigl", "bigr", "Big", "Bigl", "Bigr", "bigg", "biggl", "biggr", "Bigg", "Biggl", "Biggr", "hfill", "enspace"]
-) | frozenset("!;:>, ()[]")
+_WITHOUT_MEANING = """
+    quad qquad displaystyle textstyle limits nolimits thinspace hfill enspace left right
+    big bigl bigr Big Bigl Bigr bigg biggl biggr Bigg Biggl Biggr
+"""
+_SPACING = frozenset(_WITHOUT_MEANING.split()) | frozenset("!;:>, ()[]")
 
 _COMMAND = re.compile(r"\\(operatorname\*|[A-Za-z]+|.)", re.DOTALL)
 _TIGHT_COMMA = re.compile(r"(?<=\d),\s*\\!\s*(?=\d)")

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from mas_envs.errors import MachineryError
 
-CPU_SECONDS = 2.0  # per pair
+CPU_SECONDS = 1.0  # per pair; math-verify needs 0.5 s for one real pair in a hundred
 MEMORY_BYTES = 1 << 30  # above what the loaded process holds
 _PATIENCE = 120.0  # wall-clock backstop against a stopped process; never decides a verdict
 _RETRIES = 2

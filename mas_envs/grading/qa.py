@@ -30,12 +30,11 @@ MAX_ANSWER = 4000  # characters; no short answer is longer
 _answer_tag = tag("answer")
 _MONTHS = "january february march april may june july august september october november december"
 _MONTH = {name: number for number, name in enumerate(_MONTHS.split(), 1)}
-_NUMBERS = {
-    word: str(value)
-    for value, word in enumerate(
-        ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty"]
-    )
-}
+_WORDS = """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen twenty
+"""
+_NUMBERS = {word: str(value) for value, word in enumerate(_WORDS.split())}
 _SIGNS = str.maketrans(
     {
         **dict.fromkeys("‘’‛ʻʼ′`´＇", "'"),

@@ -31,6 +31,7 @@ class Decimal(NamedTuple):
 
     @property
     def whole(self) -> bool:
+        """Is the value an integer, however it was written?"""
         return self.value.denominator == 1
 
 
@@ -59,11 +60,15 @@ _LETTERS = frozenset({"m", "g", "s", "h", "l"})
 _KNOWN = (frozenset(_NAMES) | frozenset(_FACTORS) | {"percent", "degree"}) - _LETTERS
 _FUNCTION = re.compile(rf"\\?(?:{'|'.join(FUNCTIONS)})(?![a-z])")
 # A word that says the number is not (all of) the answer is no unit.
-_HEDGES = frozenset(
-    ["or", "any", "other", "another", "not", "no", "if", "maybe", "perhaps", "and", "else", "either", "less", "more", "than", "where", "for", "all", "at", "least", "most", "about", "approximately", "around", "between", "possibly", "probably", "unless", "but", "except", "up", "to", "hundred", "thousand", "million", "billion", "trillion", "dozen", "half", "over", "under", "above", "below"]
-)
+_WORDS_OF_DOUBT = """
+    or any other another not no if maybe perhaps and else either less more than where for all at
+    least most about approximately around between possibly probably unless but except up to
+    hundred thousand million billion trillion dozen half over under above below
+"""
+_HEDGES = frozenset(_WORDS_OF_DOUBT.split())
 _TAIL = re.compile(
-    r"(?:\\text\s*\{([^{}]*)\}|(?<![A-Za-z\\])([A-Za-z][A-Za-z .]*))\s*(?:\^\s*\{?\s*([23])\s*\}?)?$"
+    r"(?:\\text\s*\{([^{}]*)\}|(?<![A-Za-z\\])([A-Za-z][A-Za-z .]*))"
+    r"\s*(?:\^\s*\{?\s*([23])\s*\}?)?$"
 )
 _NO_UNIT = re.compile(r"[^A-Za-z/. ^\d-]|(?<![\^-])\d|(?<!\^)-")
 _LITERAL = re.compile(r"([+-]?)\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")

@@ -39,14 +39,17 @@ class Relation(NamedTuple):
 
     @property
     def is_equation(self) -> bool:
+        """Has it two sides that are equal (also where one is a name)?"""
         return self.operator == "=" and len(self.sides) == 2
 
     @property
     def is_inequality(self) -> bool:
+        """Has it two sides that are compared (also where it is an interval)?"""
         return self.operator in _FLIPPED and self.operator != "=" and len(self.sides) == 2
 
     @property
     def flipped(self) -> str:
+        """The operator after multiplying both sides by -1."""
         return _FLIPPED[self.operator]
 
     def tree(self) -> Tree:

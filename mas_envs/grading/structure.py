@@ -15,7 +15,7 @@ Kind = Literal["list", "set", "tuple", "union", "matrix", "relation", "scalar"]
 
 
 class Form(NamedTuple):
-    """`parts` are texts. `marks`: brackets of a tuple, operators of a relation, shape of a matrix."""
+    """`parts` are texts; `marks` a tuple's brackets, a relation's operators, a matrix's shape."""
 
     kind: Kind
     parts: list[str]
@@ -26,7 +26,8 @@ _TOKEN = re.compile(
     r"\\text\s*\{[^{}]*\}|\\(?:begin|end)\s*\{[a-z]*\*?\}|\\[A-Za-z]+|\\.|.", re.DOTALL
 )
 _MATRIX = re.compile(
-    r"\\begin\s*\{([pbvBV]?)(?:matrix|array)\}(?:\{[lcr| ]*\})?(.*)\\end\s*\{[pbvBV]?(?:matrix|array)\}",
+    r"\\begin\s*\{([pbvBV]?)(?:matrix|array)\}(?:\{[lcr| ]*\})?(.*)"
+    r"\\end\s*\{[pbvBV]?(?:matrix|array)\}",
     re.DOTALL,
 )
 _OPENERS = frozenset({"(", "[", "{", r"\{", r"\langle", r"\lfloor", r"\lceil"})
@@ -41,7 +42,7 @@ _SPACED_THOUSANDS = re.compile(r"(?<![\d.,] )(?<![\d.,])(\d{1,3}(?: \d{3})+)(?! 
 
 
 def readings(text: str) -> list[str]:
-    """The ways to read digit groups: "1,234" and "1 234" as one number first, then as they stand."""
+    """The ways to read digit groups: "1,234" and "1 234" as one number, then as they stand."""
     merged = _THOUSANDS.sub(lambda m: m.group().replace(",", ""), text) if "," in text else text
     if " " in merged:
         merged = _SPACED_THOUSANDS.sub(lambda m: m.group().replace(" ", ""), merged)

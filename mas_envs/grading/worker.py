@@ -31,7 +31,7 @@ def _judge(job: dict[str, Any]) -> bool:
 
     def tree(text: str) -> Any:
         boxed = rf"\boxed{{{text}}}"
-        return parse(boxed, [LatexExtractionConfig()], parsing_timeout=None)  # type: ignore[arg-type]
+        return parse(boxed, [LatexExtractionConfig()], parsing_timeout=None)
 
     gold, answer = tree(job["gold"]), tree(job["answer"])
     return bool(gold and answer and verify(gold, answer, timeout_seconds=None))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from mas_envs.errors import UnknownName, UserError
 
-# level → (how many numbers, smallest, largest). 1–3 suit a model of 0.2 M parameters.
+# level → (how many numbers, smallest, largest). 1 to 3 suit a model of 0.2 M parameters.
 LEVELS: dict[int, tuple[int, int, int]] = {
     1: (3, 1, 9),
     2: (4, 1, 9),
@@ -71,7 +71,7 @@ def problems(
 ) -> list[Problem]:
     """`n` problems of distinct canonical form, the levels (and within them the kinds) in turn.
 
-    A level that runs out leaves its place to the others. Without `n`: every form of levels 1–3
+    A level that runs out leaves its place to the others. Without `n`: every form of levels 1 to 3
     and 1,000 of each larger level. `seed` decides the sample, the order of the operands and the
     stories; the split does not depend on it. Raises `UserError` on an unknown split, level or
     kind, and when fewer than `n` forms exist.
@@ -110,8 +110,10 @@ def _check(split: str, levels: Sequence[int], kinds: Sequence[str], n: int | Non
         if level not in LEVELS:
             raise UserError(f"arith: unknown level {level!r}; known: {list(LEVELS)}")
     if not levels or len(set(levels)) < len(levels) or not kinds:
-        raise UserError(f"arith: levels {list(levels)} and kinds {list(kinds)} must be distinct, "
-                        "and at least one of each")
+        raise UserError(
+            f"arith: levels {list(levels)} and kinds {list(kinds)} must be distinct, "
+            "and at least one of each"
+        )
     if n is not None and n < 1:
         raise UserError(f"arith: n is {n}; it must be at least 1")
 

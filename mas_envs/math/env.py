@@ -16,7 +16,7 @@ import numpy as np
 
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import UserError
-from mas_envs.parsing import boxed, after_think, verdict
+from mas_envs.parsing import after_think, boxed, verdict
 from mas_envs.prompts import load_prompts
 from mas_envs.tasks import Task
 from mas_envs.workflow import Ask, Call, Outcome, Play, WorkflowEnv

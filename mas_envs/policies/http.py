@@ -12,7 +12,6 @@ import numpy as np
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.base import Request, Response
 
-
 # vLLM, SGLang and OpenAI say "context length", llama.cpp "context size", others "context window".
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context", re.IGNORECASE)
 
@@ -53,7 +52,9 @@ class HTTPPolicy:
         if self._client is None or self._loop is not loop:
             limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
             self._client = httpx.AsyncClient(
-                headers=self._headers, limits=limits, timeout=httpx.Timeout(self._timeout_s, connect=10)
+                headers=self._headers,
+                limits=limits,
+                timeout=httpx.Timeout(self._timeout_s, connect=10),
             )
             self._loop = loop
         return self._client

@@ -31,6 +31,6 @@ class ScriptedPolicy:
         if isinstance(answer, Response):
             return answer
         if not isinstance(answer, str):
-            raise UserError(f"the scripted policy's function returned {answer!r:.80}; a string or a "
-                            "Response was expected")  # fmt: skip
+            raise UserError(f"the scripted policy's function returned {answer!r:.80}; a string or "
+                            "a Response was expected")  # fmt: skip
         return Response(text=answer, model=self.model)

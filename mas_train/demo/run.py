@@ -138,11 +138,22 @@ def report(
         "seed": config.run.seed,
     }
     figures = plot_run(read_metrics(config.folder / "metrics.jsonl"), config.folder / "plots")
+    gain = whole["gain"]
     html = page(
         f"mas-gym demo: {config.run.name}",
         {"before": before, "after": after},
-        headline=whole,
-        figures={path.stem: path.read_bytes() for path in figures},
+        headline={
+            when: {f"{metric}@{k}": whole[when][f"{metric}@{k}"] for metric in ("avg", "pass")}
+            for when in ("before", "after")
+        },
+        notes=[
+            f"{len({episode.task for episode in before})} held-out problems, {k} samples each at "
+            f"temperature {config.eval.temperature}, top-p {config.eval.top_p}; "
+            f"{config.train.steps} steps of {config.estimator.preset} in between.",
+            f"The gain of {gain['total']:.1f} points of avg@{k} consists of "
+            f"{gain['correctness']:.1f} by correctness and {gain['format']:.1f} by format.",
+        ],
+        figures={path.stem.replace("_", " "): path.read_bytes() for path in figures},
     )
     (config.folder / "index.html").write_text(html, encoding="utf-8")
     (config.folder / "summary.json").write_text(json.dumps(whole, indent=1), encoding="utf-8")

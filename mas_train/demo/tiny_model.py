@@ -1,4 +1,4 @@
-"""The demo's model: Qwen3's architecture at 0.2–0.4 M parameters, with a byte-level tokenizer.
+"""The demo's model: Qwen3's architecture at 0.2 M parameters, with a byte-level tokenizer.
 
 The tokenizer is byte-level BPE of 256 symbols without a single merge, so any text encodes and no
 training corpus is needed. ChatML's markers and the few strings every answer needs are tokens of
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
+    from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 WEIGHTS = Path(__file__).parent / "weights"
 
@@ -28,7 +28,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 
-# The least width and depth that keep running sums of five digits exact (see warm_start).
+# Wide and deep enough to keep running sums of five digits exact after a short warm start.
 SHAPE: dict[str, Any] = {
     "hidden_size": 64,
     "num_hidden_layers": 3,
@@ -52,7 +52,8 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([PAD, START, END])
     tokenizer.add_tokens([AddedToken(word, normalized=False) for word in WORDS])
-    return PreTrainedTokenizerFast(
+    wrap: Any = PreTrainedTokenizerFast  # its constructor has no types
+    wrapped: PreTrainedTokenizerFast = wrap(
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=PAD,
@@ -60,9 +61,10 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         model_max_length=1024,
     )
+    return wrapped
 
 
-def build_model(seed: int = 0, **shape: Any) -> Qwen3ForCausalLM:
+def build_model(seed: int = 0, **shape: Any) -> PreTrainedModel:
     """A freshly initialised float32 model; `shape` overrides entries of `SHAPE`."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
@@ -78,10 +80,12 @@ def build_model(seed: int = 0, **shape: Any) -> Qwen3ForCausalLM:
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Qwen3ForCausalLM(config).float()
+        build: Any = Qwen3ForCausalLM  # its constructor has no types either
+        model: PreTrainedModel = build(config)
+    return model
 
 
-def save(model: Qwen3ForCausalLM, folder: Path) -> None:
+def save(model: PreTrainedModel, folder: Path) -> None:
     """Write model, configuration and tokenizer as an ordinary checkpoint folder."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)

@@ -53,10 +53,9 @@ def sample(
     if limited:
         log_probs[limited] = restrict(log_probs[limited], [samplings[i] for i in limited])
 
-    wide = torch.float32 if device.type == "mps" else torch.float64  # mps has no float64
-    cdf = log_probs.to(wide).exp().cumsum(dim=-1)
+    cdf = log_probs.double().exp().cumsum(dim=-1)
     total = cdf[:, -1]
-    target = torch.tensor(draws, dtype=wide, device=device) * total
+    target = torch.tensor(draws, dtype=torch.float64, device=device) * total
     # Rounding must not push the target onto `total`, where no token (or an excluded one) lies.
     target = torch.minimum(target, torch.nextafter(total, torch.zeros_like(total)))
     ids = torch.searchsorted(cdf, target[:, None], right=True)[:, 0]

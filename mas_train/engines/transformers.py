@@ -40,6 +40,7 @@ from mas_train.engines.hf_model import (
 )
 from mas_train.engines.kv_cache import ATTENTION, SlotCache
 from mas_train.engines.sampling import check_sampling, sample, uniforms
+from mas_train.model_path import model_path
 
 # Between two steps the loop runs this many times: enough for an episode whose turn has just ended
 # to call an in-process tool and ask for its next turn, so that it joins the very next step.
@@ -60,13 +61,9 @@ class _Row:
     versions: list[tuple[int, int]] = field(default_factory=list)
 
     @property
-    def awaited(self) -> bool:
-        """Somebody still waits: not finished, failed, cancelled or left by a closed loop."""
-        return not (self.future.done() or self.future.get_loop().is_closed())
-
-    @property
-    def context(self) -> list[int]:
-        return [*self.prompt_ids.tolist(), *self.ids]
+    def context(self) -> tuple[int, ...]:
+        """What the model has to have read before the next token."""
+        return (*self.prompt_ids.tolist(), *self.ids)
 
 
 class TransformersEngine:
@@ -124,6 +121,7 @@ class TransformersEngine:
 
         Raises `UserError` when there is no such model or no tokenizer with a chat template.
         """
+        name, path = str(path), model_path(path)
         fix = "give a folder with config.json, weights and tokenizer, or an id like Qwen/Qwen3-4B"
         torch_dtype = getattr(torch, dtype, None)
         if not isinstance(torch_dtype, torch.dtype):
@@ -137,7 +135,7 @@ class TransformersEngine:
             reason = str(error).strip().splitlines()[0]
             raise UserError(f"cannot load the model {str(path)!r}: {reason}; {fix}") from error
         torch.nn.Module.to(model, device)
-        return cls(model, tokenizer, **{"name": str(path), **options})
+        return cls(model, tokenizer, **{"name": name, **options})
 
     # ---- asking ---------------------------------------------------------------------------------
 
@@ -225,28 +223,24 @@ class TransformersEngine:
                 if self._paused or not (self._rows or self._pending):
                     return
                 self._step()
-        except asyncio.CancelledError:  # the event loop is shutting down
-            for row in self._forget():
-                row.future.cancel()
-            raise
-        except Exception as error:
+        except BaseException as error:  # cancellation too: nobody may wait for ever
             fix = ""
             if isinstance(error, torch.OutOfMemoryError):
                 fix = "; lower max_rows, max_tokens, max_model_len or prefill_tokens"
             self._fail(f"{type(error).__name__}: {error}{fix}", error)
+            if not isinstance(error, Exception):
+                raise
 
-    def _forget(self) -> list[_Row]:
-        """Drop all work; the rows somebody still waits for."""
-        rows = [row for row in (*self._rows, *self._pending) if row.awaited]
+    def _fail(self, reason: str, cause: BaseException | None = None) -> None:
+        """Drop all work; whoever still waits for a row gets a `MachineryError`."""
+        rows = [*self._rows, *self._pending]
         self._rows, self._pending = [], []
         self._cache.clear()
-        return rows
-
-    def _fail(self, reason: str, cause: Exception | None = None) -> None:
-        for row in self._forget():
-            failure = MachineryError(f"engine {self.name}: {reason}")
-            failure.__cause__ = cause
-            row.future.set_exception(failure)
+        for row in rows:
+            if not (row.future.done() or row.future.get_loop().is_closed()):
+                failure = MachineryError(f"engine {self.name}: {reason}")
+                failure.__cause__ = cause
+                row.future.set_exception(failure)
 
     # ---- one step -------------------------------------------------------------------------------
 
@@ -308,7 +302,7 @@ class TransformersEngine:
         """Compute the admitted rows' contexts, each different one once, and sample a token."""
         by_context: dict[tuple[int, ...], list[int]] = {}
         for slot in slots:
-            by_context.setdefault(tuple(self._rows[slot].context), []).append(slot)
+            by_context.setdefault(self._rows[slot].context, []).append(slot)
         contexts = sorted(by_context, key=len)
         while contexts:
             count = 1

@@ -108,9 +108,10 @@ def test_output_is_pinned() -> None:
     first = problems("test", levels=(1, 2, 3, 4, 5), kinds=KINDS, n=20)
     text = json.dumps([[p.question, p.answer, p.meta] for p in first])
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "48fd76b79660e493"
-    assert hashlib.sha256("".join(p.question for p in problems("train")).encode()).hexdigest()[
-        :16
-    ] == "9c5ef40827518ccd"
+    assert (
+        hashlib.sha256("".join(p.question for p in problems("train")).encode()).hexdigest()[:16]
+        == "9c5ef40827518ccd"
+    )
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_rows_keep_their_own_parameters():
     assert log_probs[3].item() == pytest.approx(np.log(0.25), abs=0.02)
 
 
-@pytest.mark.parametrize("draw", [0.0, ALMOST_ONE])
+@pytest.mark.parametrize("draw", [0.0, ALMOST_ONE, 1.0])
 def test_the_ends_of_the_unit_interval_never_draw_an_excluded_token(draw):
     logits = torch.randn(500, 50, generator=torch.Generator().manual_seed(0)) * 4
     logits[:, 0] = logits[:, -1] = -30.0  # the nucleus leaves both ends of the CDF out

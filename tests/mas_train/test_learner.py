@@ -341,7 +341,7 @@ def test_a_bandit_is_learned(tiny_qwen):
         )  # fmt: skip
         a = advantages(rows.reward, rows.prompt, rows.agent, rows.trajectory)
         metrics = learner.update(rows, a, loss_config())
-        assert metrics["mismatch"] < 1e-5
+        assert metrics.get("mismatch", 0.0) < 1e-5  # absent when no prompt had a signal
     assert np.mean(rates[:3]) < 0.2
     assert np.mean(rates[-3:]) > 0.9
 

@@ -84,8 +84,11 @@ def test_every_row_fits_forty_tokens_of_answer() -> None:
 
 def test_labels_cover_exactly_the_answers() -> None:
     tokenizer = tiny_model.build_tokenizer()
-    rows = [row for _ in range(4) for row in conversation([3, 5, 8], 1, Habits(), PROMPTS,
-                                                          random.Random(1))]
+    rows = [
+        row
+        for _ in range(4)
+        for row in conversation([3, 5, 8], 1, Habits(), PROMPTS, random.Random(1))
+    ]
     ids, labels = warm_start.encode(rows, tokenizer)
     for row, (messages, answer) in enumerate(rows):
         learned = ids[row][labels[row] != -100]
@@ -121,9 +124,10 @@ def test_twenty_steps_learn_and_repeat_bit_for_bit(tmp_path: Path) -> None:
         record = json.loads((tmp_path / run / "warm_start.json").read_text())
         assert record["final_loss"][0] < 5.0
     assert hashes[0] == hashes[1]
-    assert hashes[0] != hashlib.sha256(
-        (tiny_model.WEIGHTS / "model.safetensors").read_bytes()
-    ).hexdigest()
+    assert (
+        hashes[0]
+        != hashlib.sha256((tiny_model.WEIGHTS / "model.safetensors").read_bytes()).hexdigest()
+    )
 
 
 # -- the committed checkpoint ---------------------------------------------------------------
@@ -151,7 +155,8 @@ def test_committed_model_can_add_but_rarely_bothers(level: int) -> None:
         messages = PROMPTS.messages("solver", {"question": problem.question})
         prompt = tokenizer.apply_chat_template(
             [{"role": "user", "content": messages[-1].content}],
-            add_generation_prompt=True, return_dict=False,
+            add_generation_prompt=True,
+            return_dict=False,
         )
         answer = running_sums(problem.meta["operands"]) + f"\\boxed{{{problem.answer}}}"
         target = tokenizer.encode(answer + tiny_model.END)

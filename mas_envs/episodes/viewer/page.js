@@ -100,7 +100,7 @@
         event.finish !== "stop" ? make("span", { class: "chip warn" }, cut[event.finish] || event.finish) : null,
         event.value != null ? write(make("span", { class: "chip" }, "read as "), event.value) : null),
       body(event.text),
-      folded(`What it was shown (${count(event.shown.length, "message")}, ${count(size, "character")}) and how it was sampled`,
+      folded(`What it was shown (${count(size, "character")}) and sampling`,
         () => [...event.shown.flatMap(([role, content]) => [make("div", { class: "from" }, role), body(content)]),
           make("div", { class: "from" }, "sampling"), facts(event.facts)]));
   }

@@ -17,6 +17,7 @@ from importlib import resources
 from string import Template
 from typing import Any
 
+from mas_envs.episodes.plain import clean
 from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.viewer.conversations import (
     LONGEST_TEXT,
@@ -28,11 +29,11 @@ from mas_envs.episodes.viewer.conversations import (
     sampling_order,
 )
 from mas_envs.errors import UserError
-from mas_envs.tasks import clean
 
 MAX_EPISODES = 200
 MAX_BYTES = 5_000_000
 MAX_CASE_BYTES = 1_000_000
+MAX_CASE_EVENTS = 2_500  # an event takes some 400 bytes even when its texts are short
 MAX_FIGURE_BYTES = 2_000_000
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -143,13 +144,15 @@ def _chosen(cases: Sequence[Case], room: int) -> Iterator[tuple[int, tuple[str, 
 
 def _within(case: Case, size: int) -> tuple[str, str] | None:
     """Row and conversations of a case, texts shortened until they take at most `size` bytes."""
+    if sum(len(e.events) for e in case.episodes if e is not None) > MAX_CASE_EVENTS:
+        return None
     limit = LONGEST_TEXT
     while limit > 100:
         read = [None if e is None else conversation(e, limit) for e in case.episodes]
         block = data_block(read)
         if len(block.encode()) <= size:
             return data_block(row(case)), block
-        limit //= 2
+        limit //= 4
     return None
 
 

@@ -1,0 +1,435 @@
+"""What goes wrong in a rollout harms one episode, or stops it; it leaves no task behind.
+
+The `virtual` fixture fails a test that leaves an asyncio task or an unseen exception.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+
+import pytest
+
+from mas_envs import Ask, Call, Message, Outcome, Response, TaskSet, WorkflowEnv, collect, rollout
+from mas_envs.errors import MachineryError, TooManyFailures, UserError
+from mas_envs.episodes.schema import decode, encode
+from mas_envs.policies.scripted import ScriptedPolicy
+
+TASKS = TaskSet([(f"q{n}", "a", {}) for n in range(40)])
+
+
+class Chat(WorkflowEnv):
+    """Ask, call, ask both at once."""
+
+    roles = ("a", "b")
+
+    def __init__(self, tool=None):
+        super().__init__(tasks=TASKS)
+        self.tools = {"tool": tool or (lambda batch: [0] * len(batch))}
+
+    def play(self, task, rng):
+        shown = [Message("user", task.question)]
+        yield Ask("a_0", shown)
+        yield Call("tool", {"q": task.question})
+        yield [Ask("a_0", shown), Ask("b_0", shown)]
+        return Outcome(reward=1.0)
+
+
+def question(request):
+    return request.messages[0].content
+
+
+class Flaky:
+    """Fails the first `times` attempts at each request that `which` chooses."""
+
+    def __init__(self, times, which=lambda request: True, error=RuntimeError("engine hiccup")):
+        self.times, self.which, self.error = times, which, error
+        self.attempts = {}
+
+    async def act(self, request):
+        self.attempts[request.key] = tried = self.attempts.get(request.key, 0) + 1
+        await asyncio.sleep(0.01)
+        if self.which(request) and tried <= self.times:
+            raise self.error
+        return Response(text="x")
+
+
+FAULTS = [RuntimeError("boom"), MachineryError("dead"), OSError("gone"), TimeoutError("late"),
+          asyncio.CancelledError(), KeyError("k"), AssertionError()]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=repr)
+def test_two_failures_then_success(virtual, error):
+    policy = Flaky(2, error=error)
+    episodes = virtual(collect(Chat(), policy, TASKS[:3]))
+    assert [(e.status, len(e.turns), e.reward) for e in episodes] == [("done", 3, 1.0)] * 3
+    assert set(policy.attempts.values()) == {3}
+
+
+@pytest.mark.parametrize("error", FAULTS, ids=repr)
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_three_failures_fail_this_episode_only(virtual, error, turn):
+    policy = Flaky(3, lambda r: question(r) == "q1" and r.key[2] == turn, error=error)
+    episodes = virtual(collect(Chat(), policy, TASKS[:5]))
+    assert [e.status for e in episodes] == ["done", "failed", "done", "done", "done"]
+    failed = episodes[1]
+    assert type(error).__name__ in failed.reason
+    assert failed.reason.startswith(f"policy of {'ab'[turn == 2]}_0")
+    assert len(failed.turns) == (0 if turn == 0 else 1), "turns are kept, parallel ones whole"
+    assert failed.reward == 0.0
+    assert failed.grade is None
+    assert decode(encode(failed)) == failed
+
+
+@pytest.mark.parametrize("retries", [0, 1, 5])
+def test_the_number_of_retries(virtual, retries):
+    policy = Flaky(99, lambda r: question(r) == "q0")
+    episodes = virtual(collect(Chat(), policy, TASKS[:2], retries=retries))
+    assert [e.status for e in episodes] == ["failed", "done"]
+    assert policy.attempts[(0, 0, 0)] == retries + 1
+
+
+@pytest.mark.parametrize("answer", [None, "text", Response(text=None), {"text": "x"}], ids=repr)
+def test_an_engine_that_answers_nonsense_has_failed(virtual, answer):
+    class Nonsense:
+        async def act(self, request):
+            return answer
+
+    (episode,) = virtual(collect(Chat(), Nonsense(), TASKS[:1]))
+    assert (episode.status, episode.turns) == ("failed", [])
+    assert "expected a Response" in episode.reason
+
+
+def test_a_user_error_of_a_policy_stops_the_rollout_at_once(virtual):
+    policy = Flaky(1, lambda r: question(r) == "q3", UserError("wrong key"))
+    with pytest.raises(UserError, match="wrong key"):
+        virtual(collect(Chat(), policy, TASKS))
+    assert policy.attempts[(3, 0, 0)] == 1
+
+
+def test_a_bug_in_play_propagates_with_its_traceback(virtual):
+    class Buggy(Chat):
+        def play(self, task, rng):
+            yield Ask("a_0", [Message("user", task.question)])
+            if task.question == "q7":
+                raise ZeroDivisionError("the bug")
+            return Outcome(reward=1.0)
+
+    for concurrency in (1, 8, 64):
+        with pytest.raises(ZeroDivisionError, match="the bug") as caught:
+            virtual(collect(Buggy(), Flaky(0), TASKS, concurrency=concurrency))
+        assert caught.traceback[-1].name == "play"
+
+
+@pytest.mark.parametrize("error", [TimeoutError("mine"), KeyError("k"), StopIteration()], ids=repr)
+def test_any_exception_of_play_is_a_bug(virtual, error):
+    class Buggy(Chat):
+        def play(self, task, rng):
+            yield Ask("a_0", [Message("user", "?")])
+            raise error
+
+    with pytest.raises((type(error), RuntimeError)):
+        virtual(collect(Buggy(), Flaky(0), TASKS, deadline_s=100))
+
+
+def test_a_bug_before_the_first_ask(virtual):
+    class Buggy(Chat):
+        def play(self, task, rng):
+            raise ZeroDivisionError
+            yield
+
+    with pytest.raises(ZeroDivisionError):
+        virtual(collect(Buggy(), Flaky(0), TASKS))
+
+
+# ---- tools ------------------------------------------------------------------------------------
+
+
+def counting(fails):
+    """A tool that raises when `fails(args, calls so far)` for any member of the batch."""
+    calls = {}
+
+    def tool(batch):
+        broken = False
+        for args in batch:
+            calls[args["q"]] = number = calls.get(args["q"], 0) + 1
+            broken |= fails(args["q"], number)
+        if broken:
+            raise ConnectionError("index down")
+        return [0] * len(batch)
+
+    async def later(batch):
+        await asyncio.sleep(1)
+        return tool(batch)
+
+    return calls, tool, later
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_a_tool_failing_for_one_member_harms_only_that_episode(virtual, asynchronous):
+    calls, tool, later = counting(lambda q, number: q == "q2")
+    episodes = virtual(collect(Chat(later if asynchronous else tool), Flaky(0), TASKS[:6]))
+    assert [e.status for e in episodes] == ["done", "done", "failed", "done", "done", "done"]
+    assert episodes[2].reason == "tool tool: ConnectionError: index down"
+    assert len(episodes[2].turns) == 1
+    assert calls["q2"] == 4, "once in the batch, once alone, two retries"
+    assert calls["q0"] == 2
+
+
+def test_a_tool_that_recovers_harms_nobody(virtual):
+    _, tool, _ = counting(lambda q, number: q == "q2" and number <= 3)
+    assert all(e.status == "done" for e in virtual(collect(Chat(tool), Flaky(0), TASKS[:6])))
+
+
+BROKEN_TOOLS = {
+    "too few": lambda batch: [0] * (len(batch) - 1),
+    "too many": lambda batch: [0] * (len(batch) + 1),
+    "None": lambda batch: None,
+    "cancelled": lambda batch: (_ for _ in ()).throw(asyncio.CancelledError()),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_TOOLS)
+def test_tools_that_answer_nonsense(virtual, name):
+    episodes = virtual(collect(Chat(BROKEN_TOOLS[name]), Flaky(0), TASKS[:4]))
+    assert all(e.status == "failed" and e.reason.startswith("tool tool: ") for e in episodes)
+
+
+def test_a_result_that_json_cannot_hold_is_a_bug_of_the_environment(virtual):
+    with pytest.raises(TypeError, match="result of tool"):
+        virtual(collect(Chat(lambda batch: [float("nan")] * len(batch)), Flaky(0), TASKS[:4]))
+
+
+def test_a_user_error_of_a_tool_stops_the_rollout(virtual):
+    def tool(batch):
+        raise UserError("no index there")
+
+    with pytest.raises(UserError, match="no index there"):
+        virtual(collect(Chat(tool), Flaky(0), TASKS[:4]))
+
+
+# ---- deadlines --------------------------------------------------------------------------------
+
+
+class Hangs:
+    """Hangs for ever at the requests that `which` chooses; notes which of them were cancelled."""
+
+    def __init__(self, which):
+        self.which, self.cancelled = which, []
+
+    async def act(self, request):
+        await asyncio.sleep(0.5)
+        if self.which(request):
+            try:
+                await asyncio.sleep(1e9)
+            except asyncio.CancelledError:
+                self.cancelled.append(request.key)
+                raise
+        return Response(text="x")
+
+
+@pytest.mark.parametrize("turn", [0, 1, 2])
+def test_a_deadline_fails_one_episode_and_its_siblings_go_on(virtual, turn):
+    policy = Hangs(lambda r: question(r) == "q1" and r.key[2] == turn)
+    episodes = virtual(collect(Chat(), policy, TASKS[:4], deadline_s=30, concurrency=2))
+    assert [e.status for e in episodes] == ["done", "failed", "done", "done"]
+    assert episodes[1].reason == "deadline of 30 s"
+    assert len(episodes[1].turns) == (0 if turn == 0 else 1)
+    assert policy.cancelled == [(1, 0, turn)]
+
+
+def test_a_deadline_ends_a_hanging_tool_call(virtual):
+    async def tool(batch):
+        await asyncio.sleep(1e6 if any(args["q"] == "q1" for args in batch) else 1)
+        return [0] * len(batch)
+
+    episodes = virtual(collect(Chat(tool), Flaky(0), TASKS[:3], deadline_s=5, concurrency=1))
+    assert [e.status for e in episodes] == ["done", "failed", "done"]
+
+
+def test_a_policy_that_turns_its_cancellation_into_an_error(virtual):
+    class Wraps:
+        async def act(self, request):
+            try:
+                await asyncio.sleep(1e9)
+            except asyncio.CancelledError:
+                raise RuntimeError("connection closed") from None
+
+    (episode,) = virtual(collect(Chat(), Wraps(), TASKS[:1], deadline_s=5))
+    assert episode.reason == "deadline of 5 s"
+
+
+def test_retries_do_not_outlive_the_deadline(virtual):
+    async def measure():
+        loop = asyncio.get_running_loop()
+        episodes = await collect(Chat(), Flaky(10**6), TASKS[:2], deadline_s=3, retries=10**6)
+        return episodes, loop.time()
+
+    episodes, seconds = virtual(measure())
+    assert [e.reason for e in episodes] == ["deadline of 3 s"] * 2
+    assert seconds == pytest.approx(3, abs=0.1)
+
+
+def test_requests_carry_the_deadline(virtual):
+    seen = []
+    policy = ScriptedPolicy(lambda request: seen.append(request.deadline) or "x")
+    virtual(collect(Chat(), policy, TASKS[:1]))
+    virtual(collect(Chat(), policy, TASKS[:1], deadline_s=50))
+    assert seen[:3] == [None] * 3
+    assert len(set(seen[3:])) == 1
+    assert seen[3] > 0
+
+
+# ---- too many failures ------------------------------------------------------------------------
+
+
+def fail_these(numbers):
+    return Flaky(9, lambda r: int(question(r)[1:]) in numbers)
+
+
+def play_until_stopped(virtual, failing, count=300):
+    tasks = TaskSet([(f"q{n}", "a", {}) for n in range(count)])
+    seen = []
+
+    async def read():
+        policy = fail_these(failing)
+        async for episode in rollout(Chat(), policy, tasks, concurrency=1, retries=0):
+            seen.append(episode.status)
+
+    try:
+        virtual(read())
+    except TooManyFailures as error:
+        return seen, str(error)
+    return seen, None
+
+
+def test_five_percent_is_still_allowed(virtual):
+    seen, error = play_until_stopped(virtual, range(10))
+    assert error is None
+    assert seen.count("failed") == 10
+
+
+def test_more_than_five_percent_stops_the_run(virtual):
+    seen, error = play_until_stopped(virtual, range(50, 61))
+    assert error.startswith("11 of the last 61 episodes failed; most often (11): policy of a_0")
+    assert seen.count("failed") == 10
+
+
+def test_only_the_last_200_count(virtual):
+    spread = [n for n in range(300) if n % 20 == 0]  # never more than 10 within 200
+    seen, error = play_until_stopped(virtual, spread)
+    assert error is None
+    assert seen.count("failed") == 15
+
+
+# ---- leaving early ----------------------------------------------------------------------------
+
+
+def hanging_everywhere():
+    async def tool(batch):
+        await asyncio.sleep(1e6)
+        return [0] * len(batch)
+
+    return Chat(tool), Flaky(0)
+
+
+@pytest.mark.parametrize("after", [0.005, 0.5, 5.0])
+def test_cancellation_leaves_nothing(virtual, after):
+    """During the first decisions, between them, and inside the tool."""
+    env, policy = hanging_everywhere()
+
+    async def main():
+        running = asyncio.create_task(collect(env, policy, TASKS, concurrency=16))
+        await asyncio.sleep(after)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    virtual(main())
+
+
+def test_cancellation_during_retries_and_parallel_asks(virtual):
+    for policy in (Flaky(10**9), Hangs(lambda r: r.key[2] > 0)):
+
+        async def main(policy=policy):
+            running = asyncio.create_task(collect(Chat(), policy, TASKS, retries=10**6))
+            await asyncio.sleep(7.77)
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        virtual(main())
+
+
+def test_aclose_leaves_nothing(virtual):
+    async def main():
+        episodes = rollout(Chat(), Flaky(0), TASKS, concurrency=8)
+        first = await anext(episodes)
+        await episodes.aclose()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return first.status
+
+    assert virtual(main()) == "done"
+
+
+def test_an_early_break_leaves_nothing(virtual):
+    async def main():
+        async for episode in rollout(Chat(), Flaky(0), TASKS, concurrency=8):
+            break
+        gc.collect()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+        return episode.status
+
+    assert virtual(main()) == "done"
+
+
+def test_an_exception_of_the_reader_leaves_nothing(virtual):
+    async def main():
+        async for _ in rollout(Chat(), Flaky(0), TASKS, concurrency=8):
+            raise KeyError("reader")
+
+    async def outer():
+        with pytest.raises(KeyError):
+            await main()
+        gc.collect()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    virtual(outer())
+
+
+def test_a_failing_parallel_ask_ends_its_sibling(virtual):
+    class OneHangs:
+        ended = False
+
+        async def act(self, request):
+            if request.key[2] == 1:
+                try:
+                    await asyncio.sleep(1e9)
+                finally:
+                    await asyncio.sleep(0)  # cleaning up takes a moment
+                    OneHangs.ended = True
+            if request.key[2] == 2:
+                raise RuntimeError("down")
+            return Response(text="x")
+
+    (episode,) = virtual(collect(Chat(), OneHangs(), TASKS[:1]))
+    assert episode.status == "failed"
+    assert OneHangs.ended, "the episode is reported only when nothing of it still runs"
+
+
+def test_two_rollouts_side_by_side(virtual):
+    async def main():
+        env = Chat()
+        return await asyncio.gather(
+            collect(env, Flaky(1), TASKS, concurrency=3), collect(env, Flaky(0), TASKS, seed=1)
+        )
+
+    one, other = virtual(main())
+    assert len(one) == len(other) == len(TASKS)
+    assert all(e.status == "done" for e in one + other)

@@ -1,0 +1,334 @@
+"""The contract of `play`: what it may yield, what it gets back, and how a breach is told."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+
+import numpy as np
+import pytest
+
+from mas_envs import Ask, Call, Message, Outcome, Response, Session, TaskSet, WorkflowEnv
+from mas_envs.errors import MasError, UserError, WorkflowError
+from mas_envs.parsing import Parsed, boxed
+
+TASKS = TaskSet([("q", "a", {}), ("q2", "a2", {})])
+
+
+def shown(text):
+    return [Message("user", text)]
+
+
+def make(play, team=("a_0", "b_0"), tools=None, **kwargs):
+    """An environment around a generator function of (task, rng)."""
+
+    class Env(WorkflowEnv):
+        roles = ("a", "b")
+
+        def team(self):
+            return list(team)
+
+        def play(self, task, rng):
+            return play(task, rng)
+
+    env = Env(tasks=TASKS, **kwargs)
+    env.tools = tools or {}
+    return env
+
+
+def two_in_parallel(task, rng):
+    replies = yield [Ask("b_0", shown("for b"), boxed), Ask("a_0", shown("for a"))]
+    last = yield Ask("a_0", shown("|".join(reply.text for reply in replies)))
+    return Outcome(reward=1.0, info={"replies": [list(reply) for reply in replies], "z": last.text})
+
+
+def test_parallel_asks_are_stepped_in_list_order():
+    env = make(two_in_parallel)
+    env.reset(seed=0)
+    assert env.agent_selection == "b_0"
+    frozen = env.observe("a_0"), env.observe("b_0")
+    assert frozen[0] == {"messages": ({"role": "user", "content": "for a"},), "turn": 0}
+    env.step(r"\boxed{1}")
+    assert env.agent_selection == "a_0"
+    assert env.observe("a_0") == frozen[0], "the second observation must not know of the first act"
+    assert env.observe("b_0")["messages"] == ()
+    env.step("x")
+    assert env.observe("a_0")["messages"][0]["content"] == r"\boxed{1}|x"
+    assert env.observe("a_0")["turn"] == 2
+    env.step("end")
+    assert env.episode.info["replies"] == [[r"\boxed{1}", "1", "ok"], ["x", "x", "ok"]]
+    assert [turn.batch for turn in env.episode.turns] == [0, 0, 1]
+    assert [turn.index for turn in env.episode.turns] == [0, 1, 2]
+
+
+def test_a_list_of_one_gives_a_list_of_one():
+    def play(task, rng):
+        replies = yield [Ask("a_0", shown("?"))]
+        return Outcome(reward=float(isinstance(replies, list) and len(replies) == 1))
+
+    env = make(play)
+    env.reset()
+    env.step("x")
+    assert env.episode.reward == 1.0
+
+
+def test_messages_are_frozen_when_asked():
+    conversation = shown("one")
+
+    def play(task, rng):
+        yield Ask("a_0", conversation)
+        return Outcome(reward=0.0)
+
+    env = make(play)
+    env.reset()
+    conversation.append(Message("user", "too late"))
+    assert len(env.observe("a_0")["messages"]) == 1
+    env.step("x")
+    assert len(env.episode.turns[0].messages) == 1
+
+
+def yields(value):
+    def play(task, rng):
+        yield value
+        return Outcome(reward=0.0)
+
+    return play
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        None, "a_0", 3, [], (), {}, object(), b"x", [None], [[Ask("a_0", shown("?"))]],
+        (Ask("a_0", shown("?")), Ask("b_0", shown("?"))),
+        Ask("nobody_0", shown("?")), Ask("a", shown("?")), Ask(["a_0"], shown("?")),
+        Ask(None, shown("?")), [Ask("a_0", shown("?")), Call("t", {})],
+        Outcome(reward=1.0), Ask("a_0", "a string"), Ask("a_0", ["a string"]),
+        Ask("a_0", [{"role": "user", "content": "a dict"}]),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_yielding_garbage_is_a_workflow_error(garbage):
+    with pytest.raises(WorkflowError):
+        make(yields(garbage)).reset()
+
+
+def test_the_same_agent_twice_in_one_list():
+    twice = [Ask("a_0", shown("1")), Ask("b_0", shown("2")), Ask("a_0", shown("3"))]
+    with pytest.raises(WorkflowError, match="twice"):
+        make(yields(twice)).reset()
+
+
+def test_unknown_tool_names_the_bound_ones():
+    with pytest.raises(WorkflowError, match=r"no tool 'saerch'; bound: \['search'\]"):
+        make(yields(Call("saerch", {})), tools={"search": lambda batch: batch}).reset()
+
+
+@pytest.mark.parametrize(
+    "result", [None, 1.0, "x", Outcome, Outcome(reward=math.nan), Outcome(reward=math.inf),
+               Outcome(reward=None), Outcome(reward="1")], ids=repr,
+)  # fmt: skip
+def test_returning_no_proper_outcome(result):
+    def play(task, rng):
+        yield Ask("a_0", shown("?"))
+        return result
+
+    env = make(play)
+    env.reset()
+    with pytest.raises(WorkflowError):
+        env.step("x")
+
+
+@pytest.mark.parametrize("info", [{"x": math.nan}, {"x": object()}, {3: "x"}, {"x": b"y"}])
+def test_info_that_cannot_be_stored_is_refused_at_once(info):
+    def play(task, rng):
+        yield Ask("a_0", shown("?"))
+        return Outcome(reward=0.0, info=info)
+
+    env = make(play)
+    env.reset()
+    with pytest.raises(TypeError, match="info of the outcome"):
+        env.step("x")
+
+
+def test_numbers_and_texts_of_numpy_are_stored_as_pythons():
+    def play(task, rng):
+        yield Ask("a_0", shown("?"), lambda text: Parsed(np.float64(0.5), "ok"))
+        return Outcome(reward=np.float64(1), info={"n": np.int64(3), "s": np.str_("t"), "p": (1, 2)})
+
+    env = make(play)
+    env.reset()
+    env.step("x")
+    assert env.episode.info == {"n": 3, "s": "t", "p": [1, 2]}
+    assert [type(v) for v in env.episode.info.values()] == [int, str, list]
+    assert type(env.episode.turns[0].value) is float
+    assert type(env.episode.reward) is float
+
+
+def test_ending_before_asking():
+    def play(task, rng):
+        return Outcome(reward=1.0)
+        yield
+
+    with pytest.raises(WorkflowError, match="before it asked"):
+        make(play).reset()
+
+
+def test_a_play_that_is_no_generator():
+    with pytest.raises(WorkflowError, match="generator"):
+        make(lambda task, rng: Outcome(reward=1.0)).reset()
+
+
+def test_an_exception_in_play_keeps_its_traceback_and_the_episode_cannot_go_on():
+    def play(task, rng):
+        reply = yield Ask("a_0", shown("?"))
+        return Outcome(reward=1 / (len(reply.text) - 1))
+
+    env = make(play)
+    env.reset()
+    with pytest.raises(ZeroDivisionError) as caught:
+        env.step("x")
+    assert caught.traceback[-1].name == "play"
+    with pytest.raises(WorkflowError, match="nobody is asked"):
+        env.step("x")
+    env.reset()
+    env.step("xyz")
+    assert env.episode.reward == 0.5
+
+
+def test_tools_get_json_and_cannot_change_the_record():
+    seen = []
+
+    def tool(batch):
+        seen.extend(dict(args) for args in batch)
+        for args in batch:
+            args["golds"].clear()
+        return [{"passages": ["p", "q"]} for _ in batch]
+
+    def play(task, rng):
+        yield Ask("a_0", shown("?"))
+        result = yield Call("tool", {"golds": ("x", "y"), "n": np.int32(2)})
+        result["passages"].pop()
+        yield Ask("b_0", shown(str(result)))
+        return Outcome(reward=0.0)
+
+    env = make(play, tools={"tool": tool})
+    env.reset()
+    env.step("x")
+    event = env.episode.events[1]
+    assert event.args == {"golds": ["x", "y"], "n": 2}
+    assert event.result == {"passages": ["p", "q"]}, "play changes its copy, not the record"
+    assert env.observe("b_0")["messages"][0]["content"] == "{'passages': ['p']}"
+
+
+@pytest.mark.parametrize("inside_a_loop", [False, True])
+def test_an_async_tool_works_in_the_aec_view(inside_a_loop):
+    async def tool(batch):
+        await asyncio.sleep(0)
+        return [args["n"] + 1 for args in batch]
+
+    def play(task, rng):
+        yield Ask("a_0", shown("?"))
+        return Outcome(reward=float((yield Call("tool", {"n": 1}))))
+
+    async def in_a_notebook():
+        env.step("x")
+
+    env = make(play, tools={"tool": tool})
+    env.reset()
+    asyncio.run(in_a_notebook()) if inside_a_loop else env.step("x")
+    assert env.episode.reward == 2.0
+
+
+def test_a_tool_may_be_called_before_anyone_is_asked():
+    def play(task, rng):
+        n = yield Call("count", {"text": task.question})
+        yield Ask("a_0", shown(str(n)))
+        return Outcome(reward=0.0)
+
+    env = make(play, tools={"count": lambda batch: [len(args["text"]) for args in batch]})
+    env.reset(options={"task": TASKS[1].id})
+    assert env.observe("a_0")["messages"][0]["content"] == "2"
+
+
+def test_the_generator_depends_on_seed_and_task_only():
+    def play(task, rng):
+        yield Ask("a_0", shown(str(rng.integers(2**40))))
+        return Outcome(reward=0.0)
+
+    def first(seed, task):
+        env = make(play)
+        env.reset(seed=seed, options={"task": TASKS[task].id})
+        return env.observe("a_0")["messages"][0]["content"]
+
+    drawn = [first(seed, task) for seed in range(3) for task in range(2)]
+    assert drawn == [first(seed, task) for seed in range(3) for task in range(2)]
+    assert len(set(drawn)) == 6
+
+
+def test_agents_of_one_role_share_its_penalty():
+    env = make(two_in_parallel, team=("a_0", "b_0", "b_1"), invalid_penalty={"b": 0.5})
+    env.reset()
+    env.step("no box")
+    assert env.episode.turns[0].reward == -0.5
+    assert env.rewards == {"a_0": 0.0, "b_0": -0.5, "b_1": 0.0}
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {"render_mode": "human"}, {"invalid_penalty": {"c": 1}}, {"invalid_penalty": -1},
+        {"invalid_penalty": math.nan}, {"invalid_penalty": "much"}, {"invalid_penalty": {"a": None}},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_bad_arguments_are_user_errors(kwargs):
+    with pytest.raises(UserError):
+        make(two_in_parallel, **kwargs)
+
+
+def test_bad_tasks_argument():
+    with pytest.raises(UserError, match="tasks"):
+        WorkflowEnv(tasks="problems.jsonl")
+
+
+def test_before_reset_everything_is_a_typed_error():
+    env = make(two_in_parallel, render_mode="ansi")
+    for use in (lambda: env.step("x"), lambda: env.observe("a_0"), lambda: env.episode, env.render):
+        with pytest.raises(MasError, match="reset"):
+            use()
+
+
+def test_render_reads_like_the_conversation():
+    env = make(two_in_parallel, render_mode="ansi")
+    env.reset(options={"task": TASKS[0].id})
+    env.step("no box")
+    assert env.render().splitlines() == [f"task {TASKS[0].id}: q", "b_0 [missing]: no box"]
+    assert make(two_in_parallel).render_mode is None
+
+
+def test_a_truncated_completion_without_value_is_truncated():
+    env = make(two_in_parallel)
+    session = Session(env, TASKS[0], seed=0)
+    turn = session.answer(Response(text="so far so", finish_reason="length"))
+    assert (turn.parse_status, turn.finish_reason) == ("truncated", "length")
+    with pytest.raises(WorkflowError):
+        session.give("no tool was called")
+
+
+def test_failing_keeps_the_turns_and_closes_the_workflow():
+    closed = []
+
+    def play(task, rng):
+        try:
+            yield Ask("a_0", shown("1"))
+            yield Ask("a_0", shown("2"))
+        finally:
+            closed.append(True)
+        return Outcome(reward=1.0)
+
+    session = Session(make(play), TASKS[0], seed=0)
+    session.answer(Response(text="x"))
+    episode = session.fail("the engine died")
+    assert closed == [True]
+    assert (episode.status, episode.reason, episode.reward) == ("failed", "the engine died", 0.0)
+    assert [turn.text for turn in episode.turns] == ["x"]

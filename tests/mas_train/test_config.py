@@ -1,0 +1,153 @@
+"""The run file: what it accepts, and what it says when it does not."""
+
+from __future__ import annotations
+
+import copy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mas_envs.errors import UserError
+from mas_train.config import Config, load, resolve
+from mas_train.demo.run import CONFIG, demo_config
+
+TREE = {
+    "agents": {"solver": {"model": "a"}, "verifier": {"model": "b"}},
+    "models": {"a": {"path": "x"}, "b": {"path": "x"}},
+}
+
+
+def tree(**changes):
+    return {**copy.deepcopy(TREE), **changes}
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"trian": {}}, ["'trian'", "'train'"]),
+        ({"train": {"step": 3}}, ["'train.step'", "'steps'"]),
+        ({"models": {"a": {"path": "x", "optimzer": {}}}}, ["models.a.optimzer", "'optimizer'"]),
+        (
+            {"models": {"a": {"path": "x", "optimizer": {"lrr": 1}}}},
+            ["models.a.optimizer.lrr", "'lr'"],
+        ),
+        ({"agents": {"solver": {"model": "aa"}}}, ["agents.solver.model", "'aa'", "'a'"]),
+        ({"agents": {"solver": {"model": "a"}}}, ["models", "'b'", "remove"]),
+        ({"train": {"steps": -1}}, ["train.steps", "-1"]),
+        ({"train": {"steps": "many"}}, ["train.steps", "'many'"]),
+        ({"rollout": {"temperature": float("nan")}}, ["rollout.temperature"]),
+        ({"schema": 2}, ["schema", "2", "1"]),
+        ({"estimator": {"preset": "drmass"}}, ["estimator", "'drmass'", "'drmas'"]),
+        ({"estimator": {"group": "promt"}}, ["estimator", "'promt'", "'prompt'"]),
+        ({"loss": {"kl": "k3"}}, ["loss.kl", "'k3'"]),
+        ({"loss": {"aggregation": "mean"}}, ["loss.aggregation", "'mean'", "token_mean"]),
+        ({"run": {"name": "../x"}}, ["run.name", "'../x'"]),
+        ({"train": None}, ["train"]),
+        ({"models": {}}, ["agents.solver.model"]),
+    ],
+)
+def test_a_mistake_is_named_with_key_value_and_fix(changes, named):
+    with pytest.raises(UserError) as caught:
+        resolve(tree(**changes), where="team.yaml")
+    message = str(caught.value)
+    assert message.startswith("team.yaml")
+    for word in named:
+        assert word in message, message
+
+
+def test_every_mistake_is_told_at_once():
+    with pytest.raises(UserError) as caught:
+        resolve(tree(trian={}, train={"steps": 0}, loss={"clip_low": 3}))
+    assert len(str(caught.value).splitlines()) == 3
+
+
+def test_nothing_to_train_is_refused():
+    frozen = {name: {"path": "x", "optimizer": None} for name in "ab"}
+    with pytest.raises(UserError, match="nothing to train"):
+        resolve(tree(models=frozen))
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("train.steps=7", ("train", "steps"), 7),
+        ("models.a.optimizer.lr=3e-6", ("models", "a", "optimizer", "lr"), 3e-6),
+        ("models.a.optimizer.betas=[0.8, 0.9]", ("models", "a", "optimizer", "betas"), (0.8, 0.9)),
+        ("run.name=x", ("run", "name"), "x"),
+        ("eval.tasks=null", ("eval", "tasks"), None),
+        ("env.args.max_rounds=3", ("env", "args"), {"max_rounds": 3}),
+    ],
+)
+def test_overrides(override, path, value):
+    found = resolve(tree(), [override])
+    for key in path:
+        found = found[key] if isinstance(found, dict) else getattr(found, key)
+    assert found == value
+
+
+@pytest.mark.parametrize("override", ["train.steps", "=3", "train..steps=3", "a=[", "schema.x=1"])
+def test_malformed_overrides(override):
+    with pytest.raises(UserError, match="--set"):
+        resolve(tree(schema=1), [override])
+
+
+def test_the_resolved_file_resolves_to_itself(tmp_path):
+    config = demo_config("grpo", shared=True, seed=3)
+    path = tmp_path / "config.yaml"
+    path.write_text(config.to_yaml())
+    assert load(path) == config
+
+
+def test_the_example_of_the_design_is_close_to_ours():
+    config = load(CONFIG)
+    assert isinstance(config, Config)
+    assert config.models["solver"].optimizer.lr == 3e-4
+    assert {agent.model for agent in demo_config(shared=True).agents.values()} == {"team"}
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [(b"a: [1", "not YAML"), (b"- 1", "list"), (b"\xff\xfe\x00", "not YAML"), (b"", "NoneType")],
+)
+def test_files_that_are_no_configuration(tmp_path, content, named):
+    path = tmp_path / "team.yaml"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=named) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(st.sampled_from(list(Config.model_fields)), json_values)
+def test_any_section_with_any_value_is_valid_or_a_user_error(section, value):
+    name = "schema" if section == "schema_" else section
+    try:
+        config = resolve(tree(**{name: value}))
+    except UserError as error:
+        assert str(error)
+    else:
+        assert yaml.safe_load(config.to_yaml())
+
+
+def test_the_command_prints_one_message_and_exits_with_2(tmp_path):
+    path = tmp_path / "team.yaml"
+    path.write_text(yaml.safe_dump(tree(trian={})))
+    program = Path(sys.executable).with_name("mas-train")
+    for arguments in (["run", path], ["check", path], ["run", tmp_path / "no.yaml"], ["resume", tmp_path]):
+        result = subprocess.run(
+            [program, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert result.returncode == 2, result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["team.yaml"]
