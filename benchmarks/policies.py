@@ -130,11 +130,13 @@ def _engine(target: str, source: Source) -> tuple[Policy, dict[str, Any]]:
     try:
         import torch
 
+        from mas_train.engines.hf_model import quiet
         from mas_train.engines.transformers import TransformersEngine
     except ImportError as error:
         raise UserError(
             f"--policy {target} runs here and needs {error.name}: pip install 'mas-gym[train]'"
         ) from None
+    quiet()
     device = source.device or ("cuda" if torch.cuda.is_available() else "cpu")
     dtype = source.dtype or ("float32" if device == "cpu" else "bfloat16")
     engine = TransformersEngine.from_pretrained(target, dtype=dtype, device=device)

@@ -51,8 +51,6 @@ def answer(request):
 
 if __name__ == "__main__":
     env = mas_envs.make("pick-v0", tasks={"source": "arith", "split": "dev"})
-    episodes = asyncio.run(
-        mas_envs.collect(env, ScriptedPolicy(answer), env.tasks[:50], samples=4)
-    )
+    episodes = asyncio.run(mas_envs.collect(env, ScriptedPolicy(answer), env.tasks[:50], samples=4))
     reward = sum(episode.reward for episode in episodes) / len(episodes)
     print(f"{len(episodes)} episodes, mean team reward {reward:.2f}")

@@ -30,7 +30,6 @@ from mas_envs.episodes.schema import Episode, Sampling, encode
 from mas_envs.episodes.store import FRAME_EPISODES, read_episodes
 from mas_envs.errors import BadFile, UserError
 
-
 RUN_SCHEMA = 1  # of run.json; benchmarks.runner writes it
 
 
@@ -112,15 +111,15 @@ def pack(run: Path, out: Path, *, system: str, team: str) -> Manifest:
 def _read_run(run: Path) -> _Run:
     path = run / "run.json"
     try:
-        run = msgspec.json.decode(path.read_bytes(), type=_Run)
+        record = msgspec.json.decode(path.read_bytes(), type=_Run)
     except OSError:
         raise BadFile(path, "no such file", fix="give a folder that mas-bench run wrote") from None
     except msgspec.DecodeError as error:
         raise BadFile(path, f"not a run's record ({error})") from None
-    if run.schema != RUN_SCHEMA:
+    if record.schema != RUN_SCHEMA:
         fix = "use the mas-gym release that wrote it"
-        raise BadFile(path, f"schema {run.schema} is not {RUN_SCHEMA}", fix=fix)
-    return run
+        raise BadFile(path, f"schema {record.schema} is not {RUN_SCHEMA}", fix=fix)
+    return record
 
 
 def _finished(run: Path) -> Iterator[Episode]:

@@ -21,7 +21,7 @@ class Language(spaces.Space[str]):
 
     def __init__(self, max_length: int = 10_000_000, seed: int | None = None) -> None:
         self.max_length = max_length
-        super().__init__(shape=None, dtype=str, seed=seed)  # type: ignore[arg-type]
+        super().__init__(shape=None, dtype=str, seed=seed)
 
     @property
     def is_np_flattenable(self) -> bool:

@@ -198,7 +198,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[str, Answer, dict[str, Any]]]:
     except ImportError:
         raise UserError("Parquet files need pyarrow: pip install 'mas-gym[parquet]'") from None
     try:
-        rows = parquet.read_table(path).to_pylist()  # type: ignore[no-untyped-call]
+        rows = parquet.read_table(path).to_pylist()
     except Exception as error:
         raise BadFile(path, f"not a Parquet file ({error})") from None
     for number, row in enumerate(rows, 1):

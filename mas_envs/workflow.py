@@ -105,7 +105,7 @@ async def _awaited(results: Awaitable[list[Any]]) -> list[Any]:
     return await results
 
 
-class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
+class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
     """Base of all environments. A subclass sets `roles` and writes `play`.
 
     AEC view: observations are `{"messages": ({"role", "content"}, …), "turn": int}`, actions are
@@ -209,7 +209,7 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations = dict.fromkeys(self.agents, False)
         self.truncations = dict.fromkeys(self.agents, False)
-        self.infos = {agent: {} for agent in self.agents}
+        self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
         self._skip_agent_selection = None
         self._to_next_ask()
 
@@ -229,7 +229,7 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):
         if self.terminations[agent]:
             if action is not None:
                 raise InvalidAction(f"{agent} is done; its only valid action is None")
-            self._was_dead_step(None)  # type: ignore[arg-type]
+            self._was_dead_step(None)
             return
         if not isinstance(action, str):
             raise InvalidAction(f"{agent}'s action is a {type(action).__name__}, not a string")

@@ -103,10 +103,9 @@ def _quiet() -> None:
     """Before torch loads: idle threads must not spin; Hugging Face's own bars say nothing."""
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     os.environ.setdefault("GOMP_SPINCOUNT", "0")
-    from transformers.utils import logging
+    from mas_train.engines.hf_model import quiet
 
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
+    quiet()
 
 
 def _show(summary: dict[str, Any], k: int) -> None:

@@ -140,9 +140,9 @@ class LossConfig(Section):
     clip_low: Share = 0.2
     clip_high: Annotated[float, Field(ge=0)] = 0.2
     dual_clip: Annotated[float, Field(gt=1)] | None = 3.0
-    aggregation: Literal[
-        "token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "constant"
-    ] = "token_mean"
+    aggregation: Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "constant"] = (
+        "token_mean"
+    )
     kl: None = None
     correction: CorrectionConfig | None = None
 
@@ -247,8 +247,11 @@ def load(path: str | Path, overrides: typing.Sequence[str] = ()) -> Config:
     return resolve(tree, overrides, where=str(path))
 
 
-def resolve(tree: dict[str, Any], overrides: typing.Sequence[str] = (), where: str = "config") -> Config:
+def resolve(
+    tree: dict[str, Any], overrides: typing.Sequence[str] = (), where: str = "config"
+) -> Config:
     """A validated `Config` from plain values. Raises `UserError`."""
+    tree = dict(tree)
     for override in overrides:
         _override(tree, override)
     schema = tree.get("schema", SCHEMA)
@@ -278,10 +281,11 @@ def _override(tree: dict[str, Any], override: str) -> None:
         except ValueError:
             pass
     for key in keys[:-1]:
-        branch = tree.setdefault(key, {})
+        branch = tree.get(key, {})
         if not isinstance(branch, dict):
             raise UserError(f"--set {override!r}: {key!r} is {branch!r}, not a section")
-        tree = branch
+        # Copied: a YAML alias makes two sections one object, and only one of them is meant.
+        tree[key] = tree = dict(branch)
     tree[keys[-1]] = value
 
 

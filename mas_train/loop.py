@@ -22,6 +22,7 @@ import numpy as np
 
 from mas_envs import Episode, EpisodeWriter, Task, TaskSet, WorkflowEnv, collect, load_tasks, make
 from mas_envs.episodes.metrics import summary
+from mas_envs.errors import UserError
 from mas_envs.workflow import role_of
 from mas_train.advantages import advantages
 from mas_train.config import Config
@@ -44,9 +45,10 @@ def train(config: Config, *, resume: bool = False, report: Report = lambda metri
     folder = RunFolder(config, resume)
     env = make_env(config)
     tasks = {name: load_tasks(**options) for name, options in config.tasks.model_dump().items()}
-    team = Team(config, {role_of(agent) for agent in env.possible_agents})
+    team = Team(config)
     start, position = folder.restore(team.trained)
     team.sync(start)
+    folder.create()
     log = MetricsLog(folder.path, start, config.train.wandb)
     with EpisodeWriter(folder.episodes, position=position) as episodes, StopSignal() as stop:
         done = start
@@ -147,10 +149,20 @@ async def evaluate(
 
 
 def make_env(config: Config) -> WorkflowEnv:
-    """The environment of a run, with each agent's invalid-action penalty."""
+    """The environment of a run, with each agent's invalid-action penalty.
+
+    Raises `UserError` unless `agents:` names exactly the environment's roles.
+    """
     chosen = {} if config.env.prompts is None else {"prompts": config.env.prompts}
+    arguments = {**config.env.args, **chosen}
+    bare = make(config.env.id, **arguments)
+    roles = {role_of(agent) for agent in bare.possible_agents}
+    if missing := sorted(roles - set(config.agents)):
+        raise UserError(f"agents: {config.env.id} has the roles {sorted(roles)}; add {missing}")
+    if unknown := sorted(set(config.agents) - roles):
+        raise UserError(f"agents: {config.env.id} has the roles {sorted(roles)}; remove {unknown}")
     penalties = {role: agent.invalid_penalty for role, agent in config.agents.items()}
-    return make(config.env.id, **{"invalid_penalty": penalties, **config.env.args, **chosen})
+    return make(config.env.id, **{"invalid_penalty": penalties, **arguments})
 
 
 def step_metrics(

@@ -90,5 +90,7 @@ def _weights_and_biases(folder: Path, options: Mapping[str, Any] | None) -> Any:
     try:
         import wandb
     except ImportError:
-        raise UserError("train.wandb is set; pip install 'mas-gym[wandb]', or set it to null") from None
+        raise UserError(
+            "train.wandb is set; pip install 'mas-gym[wandb]', or set it to null"
+        ) from None
     return wandb.init(dir=str(folder), resume="allow", **options)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from mas_envs.errors import BadFile, UserError
 from mas_train import checkpoint
 from mas_train.config import Config
 
 
-
 class RunFolder:
-    """Opens `run.dir/run.name`. A new run refuses a folder in use; resuming needs one."""
+    """`run.dir/run.name`. A new run refuses a folder in use; resuming needs one."""
 
     def __init__(self, config: Config, resume: bool) -> None:
         self.config, self.path = config, config.folder
@@ -27,8 +25,13 @@ class RunFolder:
                 f"{self.path} already holds a run; resume it (mas-train resume {self.path}), "
                 "or choose another run.name"
             )
+
+    def create(self) -> None:
+        """Write the configuration; called when nothing is left that could refuse to start."""
         self.path.mkdir(parents=True, exist_ok=True)
-        file.write_text(config.to_yaml(), encoding="utf-8")
+        temporary = self.path / ".config.yaml"
+        temporary.write_text(self.config.to_yaml(), encoding="utf-8")
+        temporary.replace(self.path / "config.yaml")
 
     def restore(self, models: Mapping[str, checkpoint.Saved]) -> tuple[int, tuple[int, int]]:
         """Load the newest checkpoint; (finished steps, position in the episodes), (0, 0, 0) if none."""

@@ -7,8 +7,8 @@ models may start from the same checkpoint and grow apart.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,8 @@ class TrainedModel:
     def __init__(self, name: str, roles: list[str], config: Config, device: str) -> None:
         self.name, self.roles, self.settings = name, roles, config.models[name]
         self.weights_of = {role: config.agents[role].loss_weight for role in roles}
-        self.loss, self.train, self.max_tokens = config.loss, config.train, config.rollout.max_tokens
+        self.loss, self.train = config.loss, config.train
+        self.max_tokens = config.rollout.max_tokens
         self.engine = load_engine(name, self.settings, device)
         assert self.settings.optimizer is not None
         self.learner = Learner(
@@ -66,11 +67,11 @@ class TrainedModel:
         self.engine.load_weights(self.learner.model.state_dict(), version)
         if rows is None:
             return 0.0
-        mine = np.flatnonzero(np.isin(rows.agent, self.roles) & rows.known)
-        mine = [i for i in mine if len(rows.ids[i])]
-        if not mine:
+        sampled = np.array([len(ids) > 0 for ids in rows.ids], np.bool_)
+        mine = np.flatnonzero(np.isin(rows.agent, self.roles) & rows.known & sampled)
+        if not len(mine):
             return 0.0
-        row = rows.take([mine[0]])
+        row = rows.take(mine[:1])
         row = dataclasses.replace(row, temperature=np.ones(1))
         ours = row_log_probs(self.learner.model, row)[0]
         theirs = self.engine.probe(row.prompt_ids[0].tolist(), row.ids[0].tolist())
@@ -96,7 +97,7 @@ class TrainedModel:
             state = torch.load(optimizer_file, weights_only=True)
             loaded = load_model(str(folder), self.settings, "cpu")
             self.learner.load_state_dict({**state, "model": loaded.state_dict()})
-        except (OSError, KeyError, ValueError, RuntimeError) as error:
+        except (OSError, EOFError, KeyError, ValueError, RuntimeError, UnpicklingError) as error:
             reason = str(error).strip().splitlines()[0]
             raise UserError(f"{folder}: does not fit model {self.name!r}: {reason}") from error
 
@@ -104,15 +105,7 @@ class TrainedModel:
 class Team:
     """All models of a run. `policies` maps role → policy, `trained` name → model."""
 
-    def __init__(self, config: Config, roles: Iterable[str]) -> None:
-        missing = sorted(set(roles) - set(config.agents))
-        unknown = sorted(set(config.agents) - set(roles))
-        if missing or unknown:
-            raise UserError(
-                f"agents: {config.env.id} has the roles {sorted(roles)}"
-                + (f"; add {missing}" if missing else "")
-                + (f"; remove {unknown}" if unknown else "")
-            )
+    def __init__(self, config: Config) -> None:
         if config.run.threads is not None:
             torch.set_num_threads(config.run.threads)
         device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -161,5 +154,4 @@ def load_model(path: str, settings: ModelConfig, device: str) -> Any:
     model = AutoModelForCausalLM.from_pretrained(
         model_path(path), revision=settings.revision, dtype=getattr(torch, settings.dtype)
     )
-    return model.to(device)
-
+    return model.to(device)  # type: ignore[arg-type]  # transformers wraps `to` without its types

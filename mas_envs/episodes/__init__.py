@@ -1,0 +1,1 @@
+"""Episodes: the schema, the store, and everything that reads them."""

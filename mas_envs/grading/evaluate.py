@@ -205,7 +205,7 @@ def _point(ctx: Any, name: str, k: int, whole: bool, signed: bool) -> Any:
 def _context() -> Any:
     """mpmath's arithmetic, one context per thread: its precision is mutable state."""
     if not hasattr(_local, "context"):
-        from mpmath.ctx_mp import MPContext  # type: ignore[import-untyped]
+        from mpmath.ctx_mp import MPContext
 
         _local.context = MPContext()
         _local.context.dps = 50

@@ -1,0 +1,1 @@
+"""The math environments, their prompts and their embedded problems."""

@@ -1,0 +1,1 @@
+"""Policies: what answers when an agent is asked."""

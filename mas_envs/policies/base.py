@@ -54,7 +54,9 @@ class Policy(Protocol):
     failed; the rollout retries. Whatever the *model* does (too long, empty) is a Response.
     """
 
-    async def act(self, request: Request) -> Response: ...
+    async def act(self, request: Request) -> Response:
+        """One answer; called concurrently for many requests."""
+        ...
 
 
 Policies = Policy | Mapping[str, Policy]

@@ -16,10 +16,9 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import mas_envs.math.arith as arith
 from mas_envs.episodes.schema import Message
+from mas_envs.math.env import PROMPTS
 from mas_envs.prompts import PromptSet, load_prompts
 
 ROLES = ("solver", "verifier")
@@ -34,7 +33,7 @@ class Habits:
     tags and the rest are a coin toss.
     """
 
-    steps: Mapping[int, float] = field(default_factory=lambda: {1: 0.5, 2: 0.35, 3: 0.1})
+    steps: Mapping[int, float] = field(default_factory=lambda: {1: 0.55, 2: 0.35, 3: 0.07})
     no_box: float = 0.1
     check: float = 0.4
     no_tags: float = 0.05
@@ -50,7 +49,7 @@ Demonstration = tuple[tuple[Message, ...], str]  # what the agent is shown, what
 
 def tiny_prompts() -> PromptSet:
     """The prompt set the tiny model is trained on."""
-    return load_prompts("tiny", Path(arith.__file__).parent / "prompts", ROLES)
+    return load_prompts("tiny", PROMPTS, ROLES)
 
 
 def conversation(

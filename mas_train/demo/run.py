@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,12 @@ from mas_envs.console import progress
 from mas_envs.episodes.metrics import summary
 from mas_envs.errors import UserError
 from mas_envs.rollout import rollout
-from mas_envs.workflow import role_of
 from mas_train.config import Config, resolve
 from mas_train.loop import make_env, train
 from mas_train.stopping import StopSignal
 from mas_train.team import Team
 
 CONFIG = Path(__file__).with_name("demo.yaml")
-Progress = Callable[[str], None]
 
 
 def demo_config(
@@ -73,7 +71,9 @@ def clear_earlier_demo(folder: Path) -> None:
     known = {"config.yaml", "metrics.jsonl", "episodes", "checkpoints", "tensorboard", "eval",
              "summary.json", "index.html", "plots"}  # fmt: skip
     if foreign := sorted({path.name for path in folder.iterdir()} - known):
-        raise UserError(f"{folder} holds {foreign[0]!r}, which no demo wrote; move it or use --name")
+        raise UserError(
+            f"{folder} holds {foreign[0]!r}, which no demo wrote; move it or pass --set run.dir=…"
+        )
     shutil.rmtree(folder)
 
 
@@ -87,7 +87,7 @@ def measure(config: Config, when: str, count: int) -> list[Episode]:
         }
         config = config.model_copy(update={"models": models})
     env = make_env(config)
-    team = Team(config, {role_of(agent) for agent in env.possible_agents})
+    team = Team(config)
     tasks = load_tasks(**config.tasks.dev)[:count]
     found: list[Episode] = []
     right = 0
@@ -113,16 +113,14 @@ def measure(config: Config, when: str, count: int) -> list[Episode]:
     return found
 
 
-def report(
-    config: Config, before: Sequence[Episode], after: Sequence[Episode]
-) -> dict[str, Any]:
+def report(config: Config, before: Sequence[Episode], after: Sequence[Episode]) -> dict[str, Any]:
     """Write what a person wants to see of the run; returns the summary."""
     from mas_envs.episodes.viewer import page
     from mas_train.metrics_log import read_metrics
     from mas_train.plots import plot_run
 
     k = config.eval.samples
-    whole = {
+    whole: dict[str, Any] = {
         "before": summary(before, k),
         "after": summary(after, k),
         "gain": split_gain(before, after),
@@ -153,7 +151,9 @@ def report(
             f"The gain of {gain['total']:.1f} points of avg@{k} consists of "
             f"{gain['correctness']:.1f} by correctness and {gain['format']:.1f} by format.",
         ],
-        figures={path.stem.replace("_", " "): path.read_bytes() for path in figures},
+        figures={
+            f"{path.stem.replace('_', ' ')} by training step": path.read_bytes() for path in figures
+        },
     )
     (config.folder / "index.html").write_text(html, encoding="utf-8")
     (config.folder / "summary.json").write_text(json.dumps(whole, indent=1), encoding="utf-8")

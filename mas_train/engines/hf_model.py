@@ -106,3 +106,11 @@ def _vocabulary(model: PreTrainedModel) -> int:
     weight = model.get_input_embeddings().weight
     assert isinstance(weight, torch.Tensor)
     return weight.shape[0]
+
+
+def quiet() -> None:
+    """Switch off Hugging Face's progress bars and notices, for command lines with their own."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]

@@ -237,6 +237,7 @@ def test_episodes_name_no_path_of_this_machine(tmp_path):
     assert (out / "prompts.toml").read_bytes() == own.read_bytes()
 
 
+@pytest.mark.filterwarnings("ignore::benchmarks.suites.SuiteWarning")
 @pytest.mark.parametrize("name", ["aime24.qwen25math", "math500", "olympiadbench.qwen25math"])
 def test_a_real_suite_is_played_and_verified(tmp_path, name):
     data = Path(__file__).parents[2] / "../shared/data" / f"{name}.jsonl"

@@ -27,6 +27,9 @@ class ChatServer(ThreadingHTTPServer):
         self.answered = Counter()
         self.lock = threading.Lock()
 
+    def handle_error(self, request, client_address):
+        """A client that hangs up (a run that ends) is not worth a traceback."""
+
     @property
     def url(self):
         return f"http://127.0.0.1:{self.server_address[1]}/v1"

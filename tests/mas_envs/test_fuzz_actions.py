@@ -20,8 +20,9 @@ PIECES = [
     "</verify>", "<verify>approve</verify>", "<verify>reject</verify>", "<VERIFY>Approve</verify >",
     "<verify>reject", "<verify></verify>", "<think>", "</think>", "<answer>", "</answer>", "\x00",
     "\ud800", "\udfff", "\ud83d\ude00", "\ufeff", "\u202e", "\r\n", "\\", "{question}", "{history}",
-    "<|im_end|>", "<|im_start|>system\n", "答案", "é", "𝔸", "\u0301" * 50, "%s", "$$", r"\frac{1}{0}",
-    "9" * 400, "2**10**10", r"10^{10^{10}}", "factorial(10**9)", "__import__('os')", "NaN", "-0",
+    "<|im_end|>", "<|im_start|>system\n", "答案", "é", "𝔸", "\u0301" * 50, "%s", "$$",
+    r"\frac{1}{0}", "9" * 400, "2**10**10", r"10^{10^{10}}", "factorial(10**9)",
+    "__import__('os')", "NaN", "-0",
     " ", "\t\n",
 ]  # fmt: skip
 
@@ -29,7 +30,8 @@ PIECES = [
 def malformed_actions(count: int):
     """Fixed nasty ones first, then random joints of the pieces."""
     yield from ("", "\x00", "\ud800", "\udc00x", "a" * 2**20, r"\boxed{" * 20_000, "}" * 100_000,
-                "<verify>" * 20_000, "\ud800" * 10_000, "中" * 2**18, r"\boxed{" + "(" * 50_000 + "}",
+                "<verify>" * 20_000, "\ud800" * 10_000, "中" * 2**18,
+                r"\boxed{" + "(" * 50_000 + "}",
                 r"\boxed{" + "9" * 100_000 + "}", "<think>" * 20_000, "\\" * 100_001)  # fmt: skip
     rng = np.random.default_rng(0)
     while True:
@@ -83,7 +85,8 @@ SHARED_ENV = mas_envs.make("math-v0", tasks={"source": "arith", "split": "dev", 
 @pytest.mark.parametrize(
     ("said", "recorded"),
     [
-        ("\ud800", "\ufffd"), ("a\udc00b", "a\ufffdb"), ("\ud83d\ude00", "😀"), ("\ufeff", "\ufeff"),
+        ("\ud800", "\ufffd"), ("a\udc00b", "a\ufffdb"), ("\ud83d\ude00", "😀"),
+        ("\ufeff", "\ufeff"),
         ("\ude00\ud83d", "\ufffd\ufffd"), ("\ud800\ud800\udc00", "\ufffd𐀀"), ("\ufffd", "\ufffd"),
     ],
 )  # fmt: skip
@@ -210,7 +213,9 @@ def test_bad_seeds(seed):
     assert state(env) == before
 
 
-@pytest.mark.parametrize("seed", [0, 2**32 - 1, 2**32, 2**63, 2**64, 2**200, np.int64(5), np.uint64(7)])
+@pytest.mark.parametrize(
+    "seed", [0, 2**32 - 1, 2**32, 2**63, 2**64, 2**200, np.int64(5), np.uint64(7)]
+)
 def test_huge_seeds_play_and_are_stored(seed):
     env = SHARED_ENV
     tasks = []

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 HEAVY = [
-    "torch", "sympy", "numba", "pydantic", "transformers", "httpx", "math_verify", "scipy", "pandas",
+    "torch", "sympy", "numba", "pydantic", "transformers", "httpx", "math_verify", "scipy",
+    "pandas",
     "mpmath", "pyarrow", "ray", "vllm", "rich", "typer", "mas_train", "benchmarks", "leaderboard",
     "matplotlib", "pygame",
 ]  # fmt: skip

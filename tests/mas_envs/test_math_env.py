@@ -102,7 +102,9 @@ def test_the_strict_reading_is_the_default():
     assert tiny().malformed_verdict == "reject"
 
 
-@pytest.mark.parametrize("review", [REJECT, "<VERIFY> Reject </VERIFY>", f"<think>{APPROVE}</think>{REJECT}"])
+@pytest.mark.parametrize(
+    "review", [REJECT, "<VERIFY> Reject </VERIFY>", f"<think>{APPROVE}</think>{REJECT}"]
+)
 def test_a_well_formed_rejection(review):
     env = tiny(malformed_verdict="approve")
     assert play(env, r"\boxed{0}", review, r"\boxed{1}")[-1] == "solver_0"
@@ -167,7 +169,9 @@ def test_bad_arguments(kwargs, error):
 
 
 @pytest.mark.parametrize(
-    "tasks", [{"sauce": 1}, {"source": "arit"}, {"split": "trian"}, {"n": -1}, {"levels": [9]}], ids=repr
+    "tasks",
+    [{"sauce": 1}, {"source": "arit"}, {"split": "trian"}, {"n": -1}, {"levels": [9]}],
+    ids=repr,
 )
 def test_bad_tasks_are_told_when_they_are_loaded(tasks):
     env = mas_envs.make("math-v0", tasks=tasks)

@@ -11,7 +11,9 @@ from mas_envs import Message, Policy, Request, Response, Sampling
 from mas_envs.errors import UserError
 from mas_envs.policies.scripted import ScriptedPolicy
 
-REQUEST = Request(agent="a_0", role="a", messages=(Message("user", "q"),), sampling=Sampling(), seed=1)
+REQUEST = Request(
+    agent="a_0", role="a", messages=(Message("user", "q"),), sampling=Sampling(), seed=1
+)
 
 
 def act(function, **options):

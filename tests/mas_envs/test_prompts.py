@@ -18,7 +18,8 @@ def test_a_value_is_never_read_as_a_template(fields):
 
 
 @pytest.mark.parametrize(
-    "template", [r"\boxed{}", "{unknown}", "{", "}", "{{}}", "{ a }", "{a!r}", "{a:5}", "{0}", r"\{a\}"]
+    "template",
+    [r"\boxed{}", "{unknown}", "{", "}", "{{}}", "{ a }", "{a!r}", "{a:5}", "{0}", r"\{a\}"],
 )
 def test_other_braces_stay(template):
     assert fill(template, {"a": "X"}) == template
@@ -35,10 +36,17 @@ def write(tmp_path, text):
 
 
 def test_messages_and_history(tmp_path):
-    path = write(tmp_path, '[s]\nsystem = "sys"\nuser = "{q}{history}!"\nhistory = "\\n{round}:{q}"\n')
+    path = write(
+        tmp_path, '[s]\nsystem = "sys"\nuser = "{q}{history}!"\nhistory = "\\n{round}:{q}"\n'
+    )
     prompts = load_prompts(path, PROMPTS, ["s"])
-    shown = prompts.messages("s", {"q": "Q"}, [{"round": "1", "q": "{round}"}, {"round": "2", "q": ""}])
-    assert [(m.role, m.content) for m in shown] == [("system", "sys"), ("user", "Q\n1:{round}\n2:!")]
+    shown = prompts.messages(
+        "s", {"q": "Q"}, [{"round": "1", "q": "{round}"}, {"round": "2", "q": ""}]
+    )
+    assert [(m.role, m.content) for m in shown] == [
+        ("system", "sys"),
+        ("user", "Q\n1:{round}\n2:!"),
+    ]
 
 
 def test_the_id_changes_with_any_byte(tmp_path):
@@ -76,7 +84,10 @@ def test_missing_files_and_names(tmp_path):
 def test_crlf_files_give_the_same_messages(tmp_path):
     text = '[s]\nuser = """\na\nb{q}"""\n'
     unix = PromptSet(write(tmp_path, text), ["s"]).messages("s", {"q": "Q"})
-    assert PromptSet(write(tmp_path, text.replace("\n", "\r\n")), ["s"]).messages("s", {"q": "Q"}) == unix
+    assert (
+        PromptSet(write(tmp_path, text.replace("\n", "\r\n")), ["s"]).messages("s", {"q": "Q"})
+        == unix
+    )
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in PROMPTS.glob("*.toml")))

@@ -31,12 +31,14 @@ def registry_as_before():
 )
 def test_an_unknown_id_names_the_nearest(unknown, nearest):
     for ask in (make, spec):
-        with pytest.raises(UnknownName, match=f"unknown environment '{unknown}'; did you mean '{nearest}'"):
+        with pytest.raises(
+            UnknownName, match=f"unknown environment '{unknown}'; did you mean '{nearest}'"
+        ):
             ask(unknown)
 
 
 def test_an_id_like_nothing_lists_all():
-    with pytest.raises(UnknownName, match="known: .*math-v0"):
+    with pytest.raises(UnknownName, match=r"known: .*math-v0"):
         make("zzzzzzzz")
 
 
@@ -56,7 +58,8 @@ def test_no_internal_name_is_an_argument(argument):
         make("math-v0", **{argument: 1})
 
 
-@pytest.mark.parametrize("id", ["math", "Math-v0", "math_v0", "math-v", "-v0", "math-v0 ", "math--v0",
+@pytest.mark.parametrize("id", ["math", "Math-v0", "math_v0", "math-v", "-v0", "math-v0 ",
+                                "math--v0",
                                 "math-v0\n", "", "../x-v0", "math-v0.1"])  # fmt: skip
 def test_bad_ids(id):
     with pytest.raises(UserError, match="write it like 'name-v0'"):
@@ -84,7 +87,13 @@ def test_registered_arguments_and_overriding():
 
 @pytest.mark.parametrize(
     "entry_point",
-    ["nowhere_at_all:Env", "mas_envs.math.env:NoSuch", "mas_envs.math.nothing:X", ":X", "mas_envs:"],
+    [
+        "nowhere_at_all:Env",
+        "mas_envs.math.env:NoSuch",
+        "mas_envs.math.nothing:X",
+        ":X",
+        "mas_envs:",
+    ],
 )
 def test_entry_points_that_lead_nowhere(entry_point):
     register("lost-v0", entry_point)
@@ -158,7 +167,8 @@ def test_arguments_that_cannot_be_recorded(value):
 
 @pytest.mark.parametrize(
     "text", ["", "{", "null", "[]", "3", "{}", '{"id": "x"}', '{"id":"x","entry_point":"y"}',
-             '{"id":"x","entry_point":"y","kwargs":3}', '{"id":"x","entry_point":"y","kwargs":"ab"}'],
+             '{"id":"x","entry_point":"y","kwargs":3}',
+             '{"id":"x","entry_point":"y","kwargs":"ab"}'],
 )  # fmt: skip
 def test_texts_that_are_no_spec(text):
     with pytest.raises(UserError, match="not an environment spec"):

@@ -107,7 +107,7 @@ def test_any_change_is_noticed():
                 {"text": event.text + "!"},
                 {"agent": "pro_1" if event.agent != "pro_1" else "pro_0"},
                 {"messages": (*event.messages, Message("user", ""))},
-                {"messages": event.messages[:-1] + (Message("user", "x"),)},
+                {"messages": (*event.messages[:-1], Message("user", "x"))},
             ]
         for change in changes:
             with pytest.raises(ReplayMismatch):
@@ -179,7 +179,8 @@ def test_replay_in_other_processes_with_other_hash_seeds(tmp_path):
     for hash_seed in ("0", "1", "424242"):
         done = subprocess.run(
             [sys.executable, "-c", REPLAY_ALL, str(tmp_path / "e.jsonl")],
-            env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True, text=True, check=True,
+            env={**os.environ, "PYTHONHASHSEED": hash_seed}, capture_output=True,
+            text=True, check=True,
         )  # fmt: skip
         outputs.append(done.stdout)
     assert outputs[0] == outputs[1] == outputs[2]

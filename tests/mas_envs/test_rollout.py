@@ -65,7 +65,11 @@ async def slow(request):
 
 
 @given(
-    st.integers(1, 4), st.integers(1, 6), st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**70)
+    st.integers(1, 4),
+    st.integers(1, 6),
+    st.integers(1, 40),
+    st.integers(1, 40),
+    st.integers(0, 2**70),
 )
 @settings(max_examples=25, deadline=None)
 def test_results_do_not_depend_on_concurrency(virtual, samples, tasks, one, other, seed):
@@ -287,9 +291,7 @@ def test_two_thousand_episodes_at_once(virtual):
         return say(request)
 
     env = Waits(tasks=tasks_of(500))
-    episodes = virtual(
-        collect(env, ScriptedPolicy(watch), env.tasks, samples=4, concurrency=2000)
-    )
+    episodes = virtual(collect(env, ScriptedPolicy(watch), env.tasks, samples=4, concurrency=2000))
     assert len(episodes) == most == 2000
     assert all(episode.status == "done" and len(episode.turns) == 3 for episode in episodes)
 

@@ -11,8 +11,8 @@ import gc
 import pytest
 
 from mas_envs import Ask, Call, Message, Outcome, Response, TaskSet, WorkflowEnv, collect, rollout
-from mas_envs.errors import MachineryError, TooManyFailures, UserError
 from mas_envs.episodes.schema import decode, encode
+from mas_envs.errors import MachineryError, TooManyFailures, UserError
 from mas_envs.policies.scripted import ScriptedPolicy
 
 TASKS = TaskSet([(f"q{n}", "a", {}) for n in range(40)])
@@ -42,8 +42,9 @@ def question(request):
 class Flaky:
     """Fails the first `times` attempts at each request that `which` chooses."""
 
-    def __init__(self, times, which=lambda request: True, error=RuntimeError("engine hiccup")):
-        self.times, self.which, self.error = times, which, error
+    def __init__(self, times, which=lambda request: True, error=None):
+        self.times, self.which = times, which
+        self.error = error if error is not None else RuntimeError("engine hiccup")
         self.attempts = {}
 
     async def act(self, request):
@@ -376,7 +377,7 @@ def test_aclose_leaves_nothing(virtual):
 
 def test_an_early_break_leaves_nothing(virtual):
     async def main():
-        async for episode in rollout(Chat(), Flaky(0), TASKS, concurrency=8):
+        async for episode in rollout(Chat(), Flaky(0), TASKS, concurrency=8):  # noqa: B007
             break
         gc.collect()
         for _ in range(5):

@@ -38,7 +38,13 @@ turns = st.builds(
     log_probs=st.none() | log_probs, seconds=finite,
 )  # fmt: skip
 tools = st.builds(
-    ToolResult, index=whole, batch=whole, tool=text, args=objects, result=json_values, seconds=finite
+    ToolResult,
+    index=whole,
+    batch=whole,
+    tool=text,
+    args=objects,
+    result=json_values,
+    seconds=finite,
 )
 grades = st.builds(
     Grade, correct=st.none() | st.booleans(), answer=st.none() | text, reason=text, grader=text,
@@ -46,7 +52,8 @@ grades = st.builds(
 )  # fmt: skip
 episodes = st.builds(
     Episode,
-    env=objects, prompts=text, task=text, question=text, gold=json_values, meta=objects, group=whole,
+    env=objects, prompts=text, task=text, question=text, gold=json_values, meta=objects,
+    group=whole,
     sample=whole, seed=whole, events=st.lists(turns | tools, max_size=4), reward=finite,
     grade=st.none() | grades, info=objects, status=st.sampled_from(["done", "failed"]), reason=text,
     step=whole, provenance=st.dictionaries(text, text, max_size=2), started=finite, seconds=finite,
@@ -106,7 +113,8 @@ BAD_VALUES = [math.nan, math.inf, -math.inf, b"bytes", {1: 2}, {"x": [math.nan]}
 @pytest.mark.parametrize(
     "place",
     [
-        lambda v: episode(info={"x": v}), lambda v: episode(meta={"x": v}), lambda v: episode(gold=v),
+        lambda v: episode(info={"x": v}), lambda v: episode(meta={"x": v}),
+        lambda v: episode(gold=v),
         lambda v: episode(env={"x": v}), lambda v: episode(turn(value=v)),
         lambda v: episode(tool(args={"x": v})), lambda v: episode(tool(result=v)),
     ],
@@ -140,7 +148,8 @@ def test_log_probs_survive_even_when_not_finite():
 
 @pytest.mark.parametrize(
     "array",
-    [np.array([2**31]), np.array([-(2**31) - 1]), np.array([1], np.uint32), np.zeros((2, 2), np.int32),
+    [np.array([2**31]), np.array([-(2**31) - 1]), np.array([1], np.uint32),
+     np.zeros((2, 2), np.int32),
      np.array(3, np.int32), np.array(["x"]), np.array([True]), np.array([1j])],
     ids=repr,
 )  # fmt: skip
@@ -150,7 +159,8 @@ def test_arrays_that_do_not_fit_are_refused(array):
 
 
 @pytest.mark.parametrize("array", [np.arange(4), np.arange(8, dtype=np.int32)[::2],
-                                   np.arange(4, dtype=">i4"), np.zeros(0, np.int32)], ids=repr)  # fmt: skip
+                                   np.arange(4, dtype=">i4"), np.zeros(0, np.int32)],
+                         ids=repr)  # fmt: skip
 def test_other_layouts_are_stored_by_value(array):
     again = decode(encode(episode(turn(ids=array)))).turns[0].ids
     assert again.dtype == np.int32
@@ -160,7 +170,9 @@ def test_other_layouts_are_stored_by_value(array):
 def test_a_lone_surrogate_is_refused_where_it_was_not_cleaned():
     with pytest.raises(TypeError, match="surrogate"):
         encode(episode(turn(text="\ud800")))
-    assert decode(encode(episode(turn(text="\ufffd\x00\u2028")))).turns[0].text == "\ufffd\x00\u2028"
+    assert (
+        decode(encode(episode(turn(text="\ufffd\x00\u2028")))).turns[0].text == "\ufffd\x00\u2028"
+    )
 
 
 GOOD = encode(episode(turn(ids=np.arange(2, dtype=np.int32))))
@@ -187,7 +199,7 @@ def test_malformed_lines_are_user_errors(line):
 @pytest.mark.parametrize("version", [0, 2, "1", None, -1, 1.5, [1]])
 def test_another_schema_is_told(version):
     line = GOOD.replace(b'"schema":1', b'"schema":' + json.dumps(version).encode())
-    with pytest.raises(UserError, match="schema .* is not 1; read it with"):
+    with pytest.raises(UserError, match=r"schema .* is not 1; read it with"):
         decode(line)
 
 

@@ -47,7 +47,9 @@ def write(folder, count, start=0, frame=None, **options):
 
 
 def index_of(numbers_, shard="episodes-00000.jsonl.zst"):
-    return [(f"{n:016x}", n % 4, shard, n / 8, "failed" if n % 5 == 0 else "done") for n in numbers_]
+    return [
+        (f"{n:016x}", n % 4, shard, n / 8, "failed" if n % 5 == 0 else "done") for n in numbers_
+    ]
 
 
 def index_without_offsets(folder):

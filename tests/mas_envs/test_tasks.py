@@ -66,7 +66,7 @@ def test_a_task_set_is_a_sequence():
 @pytest.mark.parametrize("identity", ["0" * 16, "", None, 3, [], {}])
 def test_an_unknown_id_names_the_set(identity):
     tasks = load_tasks("arith", split="dev", n=3)
-    with pytest.raises(UserError, match="among the 3 of .*arith"):
+    with pytest.raises(UserError, match=r"among the 3 of .*arith"):
         tasks.by_id(identity)
 
 
@@ -204,7 +204,8 @@ def test_a_folder_is_no_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options", [{"splt": "dev"}, {"split": "devv"}, {"n": 0}, {"n": "3"}, {"levels": [99]}, {"levels": 3},
+    "options", [{"splt": "dev"}, {"split": "devv"}, {"n": 0}, {"n": "3"}, {"levels": [99]},
+                {"levels": 3},
                 {"kinds": ["smu"]}, {"n": 10**9}], ids=repr,
 )  # fmt: skip
 def test_bad_options_of_arith(options):
@@ -238,10 +239,10 @@ def test_real_files_load(shared):
 
 def parquet(tmp_path, rows):
     pyarrow = pytest.importorskip("pyarrow", reason="Parquet needs the extra 'parquet'")
-    import pyarrow.parquet
+    from pyarrow.parquet import write_table
 
     path = tmp_path / "t.parquet"
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    write_table(pyarrow.Table.from_pylist(rows), path)
     return path
 
 

@@ -153,7 +153,9 @@ def test_info_that_cannot_be_stored_is_refused_at_once(info):
 def test_numbers_and_texts_of_numpy_are_stored_as_pythons():
     def play(task, rng):
         yield Ask("a_0", shown("?"), lambda text: Parsed(np.float64(0.5), "ok"))
-        return Outcome(reward=np.float64(1), info={"n": np.int64(3), "s": np.str_("t"), "p": (1, 2)})
+        return Outcome(
+            reward=np.float64(1), info={"n": np.int64(3), "s": np.str_("t"), "p": (1, 2)}
+        )
 
     env = make(play)
     env.reset()
@@ -277,7 +279,8 @@ def test_agents_of_one_role_share_its_penalty():
     "kwargs",
     [
         {"render_mode": "human"}, {"invalid_penalty": {"c": 1}}, {"invalid_penalty": -1},
-        {"invalid_penalty": math.nan}, {"invalid_penalty": "much"}, {"invalid_penalty": {"a": None}},
+        {"invalid_penalty": math.nan}, {"invalid_penalty": "much"},
+        {"invalid_penalty": {"a": None}},
     ],
     ids=repr,
 )  # fmt: skip

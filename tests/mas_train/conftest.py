@@ -65,7 +65,9 @@ def random_rows():
             turn=np.arange(n) % 2,
             known=np.ones(n, np.bool_),
             temperature=rng.choice(temperatures, n),
-            prompt_ids=[rng.integers(0, VOCAB, rng.integers(1, 9)).astype(np.int32) for _ in lengths],
+            prompt_ids=[
+                rng.integers(0, VOCAB, rng.integers(1, 9)).astype(np.int32) for _ in lengths
+            ],
             ids=[rng.integers(0, VOCAB, k).astype(np.int32) for k in lengths],
             log_probs=[np.float32(-3 + rng.normal(size=k)) for k in lengths],
         )

@@ -158,7 +158,7 @@ def batches(draw):
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(batch=batches())
 def test_agrees_with_the_oracle(preset, batch):
     *columns, known = batch
@@ -219,6 +219,15 @@ def test_choices_compose():
     population = advantages(*columns, preset="drmas_mean", std="global_population")
     sample = advantages(*columns, preset="drmas_mean")
     assert population == pytest.approx(sample * np.sqrt(2), rel=1e-4)
+
+
+def test_a_trajectory_counts_once_for_each_agent_when_agents_are_grouped():
+    rewards = [1.0, 0.8, 1.0, 0.0, 0.0]  # trajectory A: solver twice (mean .9), verifier once
+    agent = ["solver", "solver", "verifier", "solver", "verifier"]
+    result = advantages(
+        rewards, [0] * 5, agent, list("AAABB"), preset="dr_grpo", group="prompt+agent"
+    )
+    assert result == pytest.approx([0.45, 0.45, 0.5, -0.45, -0.5])
 
 
 def test_labels_of_any_kind_give_the_same_result():

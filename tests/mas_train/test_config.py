@@ -124,7 +124,9 @@ def test_files_that_are_no_configuration(tmp_path, content, named):
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2)
+    ),
     max_leaves=5,
 )
 
@@ -144,7 +146,12 @@ def test_the_command_prints_one_message_and_exits_with_2(tmp_path):
     path = tmp_path / "team.yaml"
     path.write_text(yaml.safe_dump(tree(trian={})))
     program = Path(sys.executable).with_name("mas-train")
-    for arguments in (["run", path], ["check", path], ["run", tmp_path / "no.yaml"], ["resume", tmp_path]):
+    for arguments in (
+        ["run", path],
+        ["check", path],
+        ["run", tmp_path / "no.yaml"],
+        ["resume", tmp_path],
+    ):
         result = subprocess.run(
             [program, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
         )

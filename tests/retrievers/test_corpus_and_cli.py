@@ -97,7 +97,7 @@ def test_cli_mistakes_are_one_line_and_code_2(tmp_path):
 
 def test_cli_help_has_examples():
     assert "search" in retrieve("--help").stdout
-    assert "mas-retrieve search corpus.jsonl" in retrieve("search", "--help").stdout
+    assert "mas-retrieve search corpus.jsonl" in retrieve("--help").stdout
 
 
 def test_import_is_light():

@@ -1,0 +1,234 @@
+"""The loop end to end on the shipped small model: what it trains, writes, refuses and resumes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import mas_envs
+from mas_envs.errors import UserError
+from mas_train.loop import prompts_of, train
+from mas_train.metrics_log import read_metrics
+from mas_train.stopping import Stopped
+
+torch = pytest.importorskip("torch")
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A factory of tiny configurations: 4 prompts × 4 episodes a step, in a folder of its own."""
+    from mas_train.demo.run import demo_config
+
+    small = [
+        f"run.dir={tmp_path}",
+        "rollout.prompts_per_step=4",
+        "rollout.group_size=4",
+        "train.steps=2",
+        "train.checkpoint_every=1",
+        "eval.tasks=6",
+        "eval.samples=2",
+    ]
+
+    def build(*overrides, **options):
+        return demo_config(overrides=[*small, *overrides], **options)
+
+    return build
+
+
+def weights(folder):
+    """All trained weights of the newest checkpoint, as {model/name: array}."""
+    from safetensors.numpy import load_file
+
+    newest = sorted((folder / "checkpoints").glob("step-*"))[-1]
+    return {
+        f"{file.parent.name}/{name}": array
+        for file in newest.glob("*/model.safetensors")
+        for name, array in load_file(file).items()
+    }
+
+
+def timeless(metrics):
+    """Metrics without what the clock decides."""
+    return [
+        {key: value for key, value in row.items() if key not in ("seconds", "tokens_per_second")}
+        for row in metrics
+    ]
+
+
+def stored(folder):
+    """The stored episodes without what the clock decides."""
+    found = []
+    for episode in mas_envs.read_episodes(folder / "episodes"):
+        events = [msgspec.structs.replace(event, seconds=0.0) for event in episode.events]
+        episode = msgspec.structs.replace(episode, events=events, started=0.0, seconds=0.0)
+        found.append(msgspec.json.encode(episode, enc_hook=lambda array: array.tolist()))
+    return found
+
+
+def test_a_run_leaves_what_a_person_needs(config):
+    folder = train(config("train.eval_every=2"))
+    assert {"config.yaml", "metrics.jsonl", "episodes", "checkpoints", "tensorboard"} <= {
+        path.name for path in folder.iterdir()
+    }
+    metrics = read_metrics(folder / "metrics.jsonl")
+    assert [row["step"] for row in metrics] == [0, 1]
+    for row in metrics:
+        assert set(row["agents"]) == {"solver", "verifier"}
+        for agent in row["agents"].values():
+            assert agent["grad_norm"] >= 0
+            assert 0 <= agent["zero_advantage_share"] <= 1
+            assert agent["inflation"] is None or agent["inflation"] >= 0
+        for model in row["models"].values():
+            assert model["mismatch"] < 1e-4, "engine and learner disagree"
+    assert metrics[1]["eval"]["avg@2"]["value"] >= 0
+    episodes = list(mas_envs.read_episodes(folder / "episodes"))
+    assert len(episodes) == 2 * 16
+    assert {turn.versions for e in episodes for turn in e.turns if e.step == 1} == {((0, 1),)}
+    assert list((folder / "tensorboard").glob("events*"))
+
+
+def test_both_models_change_and_grow_apart(config):
+    from safetensors.numpy import load_file
+
+    from mas_train.demo.tiny_model import WEIGHTS
+
+    folder = train(config())
+    found, before = weights(folder), load_file(WEIGHTS / "model.safetensors")
+    name = "model.layers.0.mlp.up_proj.weight"
+    solver, verifier = found[f"solver/{name}"], found[f"verifier/{name}"]
+    assert not np.array_equal(solver, before[name])
+    assert not np.array_equal(verifier, before[name])
+    assert not np.array_equal(solver, verifier)
+
+
+def test_a_shared_model_takes_one_step_for_both_agents(config):
+    folder = train(config(shared=True))
+    assert {name.split("/")[0] for name in weights(folder)} == {"team"}
+    for row in read_metrics(folder / "metrics.jsonl"):
+        norms = [row["agents"][role]["grad_norm"] for role in ("solver", "verifier")]
+        assert row["models"]["team"]["grad_norm"] <= sum(norms) + 1e-5
+
+
+def test_a_model_without_an_optimizer_stays_as_it_is(config):
+    folder = train(config("models.verifier.optimizer=null"))
+    assert {name.split("/")[0] for name in weights(folder)} == {"solver"}
+    row = read_metrics(folder / "metrics.jsonl")[0]
+    assert row["agents"]["verifier"]["grad_norm"] is None
+    assert set(row["models"]) == {"solver"}
+
+
+@pytest.mark.parametrize("preset", ["grpo", "step_global", "drmas_mean", "dr_grpo", "rloo"])
+def test_every_estimator_trains(config, preset):
+    folder = train(config("train.steps=1", estimator=preset))
+    assert len(read_metrics(folder / "metrics.jsonl")) == 1
+
+
+def test_several_updates_and_the_correction(config):
+    folder = train(config("train.updates_per_step=2", "loss.correction={name: tis, cap: 2.0}"))
+    assert read_metrics(folder / "metrics.jsonl")[1]["models"]["solver"]["clip_fraction"] >= 0
+
+
+def test_a_checkpoint_is_a_plain_hugging_face_folder(config):
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    folder = train(config())
+    solver = sorted((folder / "checkpoints").glob("step-*"))[-1] / "solver"
+    model = AutoModelForCausalLM.from_pretrained(solver)
+    assert model.num_parameters() > 1e5
+    assert AutoTokenizer.from_pretrained(solver).chat_template
+
+
+def test_a_folder_that_holds_a_run_is_refused(config):
+    train(config())
+    with pytest.raises(UserError, match="already holds a run; resume it"):
+        train(config())
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("agents={solver: {model: solver}, critic: {model: verifier}}", r"add \['verifier'\]"),
+        ("models.solver.path=/nowhere/model", "/nowhere/model"),
+        ("env.id=maths-v0", "'math-v0'"),
+        ("env.args={max_round: 2}", "'max_rounds'"),
+        ("env.prompts=tinny", "'tiny'"),
+        ("tasks.train={source: nowhere.jsonl}", "nowhere.jsonl"),
+        ("tasks.train={source: arith, split: trian}", "'train'"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_anything_is_written(config, override, message):
+    with pytest.raises(UserError, match=message):
+        train(config(override))
+    assert not config().folder.exists()
+
+
+def test_a_stopped_run_goes_on_bit_for_bit(config):
+    whole = train(config("run.name=whole", "train.steps=4", "train.checkpoint_every=3"))
+
+    def stop_at_2(metrics):
+        if metrics["step"] == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    parts = config("run.name=parts", "train.steps=4", "train.checkpoint_every=3")
+    with pytest.raises(Stopped, match="2 of 4 steps are saved"):
+        train(parts, report=stop_at_2)
+    resumed = train(parts, resume=True)
+    assert weights(resumed).keys() == weights(whole).keys()
+    for name, array in weights(whole).items():
+        assert np.array_equal(array, weights(resumed)[name]), name
+    metrics = [timeless(read_metrics(folder / "metrics.jsonl")) for folder in (whole, resumed)]
+    assert metrics[0] == metrics[1]
+    assert stored(whole) == stored(resumed)
+
+
+def test_what_came_after_the_checkpoint_is_played_again(config):
+    """As after a kill -9: metrics and episodes lie beyond the newest checkpoint."""
+    import shutil
+
+    whole = train(config("run.name=whole", "train.steps=3"))
+    killed = train(config("run.name=killed", "train.steps=3"))
+    shutil.rmtree(killed / "checkpoints" / "step-000003")
+    with (killed / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 3, "rew')
+    train(config("run.name=killed", "train.steps=3"), resume=True)
+    for name, array in weights(whole).items():
+        assert np.array_equal(array, weights(killed)[name]), name
+    assert timeless(read_metrics(killed / "metrics.jsonl")) == timeless(
+        read_metrics(whole / "metrics.jsonl")
+    )
+    assert stored(whole) == stored(killed)
+
+
+def test_a_checkpoint_of_another_schema_is_named(config):
+    folder = train(config())
+    newest = sorted((folder / "checkpoints").glob("step-*"))[-1] / "state.json"
+    newest.write_text(json.dumps({**json.loads(newest.read_text()), "schema": 99}))
+    with pytest.raises(UserError, match="schema: 99 is not 1") as caught:
+        train(config(), resume=True)
+    assert str(newest) in str(caught.value)
+
+
+def test_a_damaged_checkpoint_is_named(config):
+    folder = train(config())
+    newest = sorted((folder / "checkpoints").glob("step-*"))[-1]
+    (newest / "solver.optimizer.pt").write_bytes(b"not a checkpoint")
+    with pytest.raises(UserError, match="solver"):
+        train(config(), resume=True)
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 7), st.integers(1, 12), st.integers(0, 99))
+def test_every_epoch_shows_every_task_once(size, count, seed):
+    rows = [(f"{n}?", str(n), {}) for n in range(size)]
+    tasks = mas_envs.TaskSet(rows)
+    steps = 3 * size
+    shown = [task.id for step in range(steps) for task in prompts_of(step, tasks, count, seed)]
+    for epoch in range(len(shown) // size):
+        assert len(set(shown[epoch * size : (epoch + 1) * size])) == size
