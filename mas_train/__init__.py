@@ -1,0 +1,1 @@
+"""The trainer: turns episodes into better weights. Start reading at `loop`."""

@@ -27,8 +27,11 @@ _NAME = re.compile(r"step-(\d{6,})")
 class Saved(Protocol):
     """What a trained model brings to a checkpoint (see `mas_train.team`)."""
 
-    def save(self, folder: Path, optimizer_file: Path) -> None: ...
-    def restore(self, folder: Path, optimizer_file: Path) -> None: ...
+    def save(self, folder: Path, optimizer_file: Path) -> None:
+        """Write weights and optimizer."""
+
+    def restore(self, folder: Path, optimizer_file: Path) -> None:
+        """Load what `save` wrote."""
 
 
 def existing(folder: Path) -> list[Path]:
@@ -42,7 +45,7 @@ def existing(folder: Path) -> list[Path]:
 def save(
     folder: Path, step: int, models: Mapping[str, Saved], state: Mapping[str, Any], keep: int
 ) -> Path:
-    """Write the checkpoint after `step` finished steps; of the older ones keep the `keep` newest."""
+    """Write the checkpoint after `step` finished steps; keep the `keep` newest."""
     final = folder / f"step-{step:06d}"
     temporary = folder / f".{final.name}.{os.getpid()}"
     shutil.rmtree(temporary, ignore_errors=True)
@@ -71,7 +74,7 @@ def _sync(folder: Path) -> None:
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:
-    """The checkpoint's state. Raises `BadFile` for a damaged one, `UserError` for another schema."""
+    """The checkpoint's state. Raises `BadFile` if damaged, `UserError` for another schema."""
     path = checkpoint / "state.json"
     try:
         state = json.loads(path.read_text())

@@ -1,0 +1,1 @@
+"""The demo: a small team that learns on a laptop, its model and how that was made."""
