@@ -7,6 +7,7 @@ Unknown keys are errors that name the nearest valid one. No torch is imported he
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import types
 import typing
@@ -276,10 +277,8 @@ def _override(tree: dict[str, Any], override: str) -> None:
         raise UserError(f"--set {override!r}: {text!r} is not a YAML value") from None
     if isinstance(value, str):
         # YAML 1.1 reads 3e-6 as a string; people mean the number.
-        try:
+        with contextlib.suppress(ValueError):
             value = float(value)
-        except ValueError:
-            pass
     for key in keys[:-1]:
         branch = tree.get(key, {})
         if not isinstance(branch, dict):

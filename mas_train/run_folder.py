@@ -34,7 +34,7 @@ class RunFolder:
         temporary.replace(self.path / "config.yaml")
 
     def restore(self, models: Mapping[str, checkpoint.Saved]) -> tuple[int, tuple[int, int]]:
-        """Load the newest checkpoint; (finished steps, position in the episodes), (0, 0, 0) if none."""
+        """Load the newest checkpoint, if any; (finished steps, position in the episodes)."""
         found = checkpoint.existing(self.checkpoints)
         if not found:
             return 0, (0, 0)
