@@ -84,15 +84,13 @@ def demo(
 def _train(config: Any, resume: bool) -> None:
     _quiet()
     from mas_train.loop import train
-    from mas_train.metrics_log import read_metrics
+    from mas_train.metrics_log import headline, read_metrics
     from mas_train.plots import plot_run
 
     with progress(config.run.name, config.train.steps, unit="steps") as bar:
 
         def report(metrics: dict[str, Any]) -> None:
-            reward = metrics["reward"]
-            note = "all episodes failed" if reward is None else f"team reward {reward:.3f}"
-            bar.advance(metrics["step"] + 1 - bar.done, note=note)
+            bar.advance(metrics["step"] + 1 - bar.done, note=headline(metrics))
 
         folder = train(config, resume=resume, report=report)
     plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots")

@@ -175,7 +175,7 @@ class EvalConfig(Section):
 
 
 class Config(Section):
-    """The whole file. See the README for an example and `docs/` for every key."""
+    """The whole file. `mas-train check FILE` prints every key with its value."""
 
     schema_: Annotated[int, Field(alias="schema")] = SCHEMA
     run: RunConfig = RunConfig()

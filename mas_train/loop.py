@@ -14,6 +14,7 @@ a run that is killed and resumed goes on bit for bit (design, section 7).
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -165,6 +166,19 @@ def make_env(config: Config) -> WorkflowEnv:
     return make(config.env.id, **{"invalid_penalty": penalties, **arguments})
 
 
+def failures(episodes: Sequence[Episode]) -> dict[str, Any]:
+    """How many episodes failed and why. `expired_tokens` are the lengths of those that ran into
+    their deadline: leaving them out favours short episodes, and a reader should see by how much.
+    """
+    failed = [episode for episode in episodes if episode.status == "failed"]
+    expired = [episode for episode in failed if episode.reason.startswith("deadline")]
+    return {
+        "failed": len(failed),
+        "failures": dict(Counter(episode.reason for episode in failed)),
+        "expired_tokens": sorted(sum(t.response_tokens for t in e.turns) for e in expired),
+    }
+
+
 def step_metrics(
     step: int,
     episodes: Sequence[Episode],
@@ -194,7 +208,7 @@ def step_metrics(
         "step": step,
         "reward": float(np.mean([episode.reward for episode in played])) if played else None,
         "accuracy": float(np.mean(graded)) if graded else None,
-        "failed": len(episodes) - len(played),
+        **failures(episodes),
         "agents": agents,
         "models": models,
         "seconds": seconds,

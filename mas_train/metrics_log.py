@@ -40,6 +40,12 @@ def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield name, float(value)
 
 
+def headline(metrics: Mapping[str, Any]) -> str:
+    """A step in a few words, for a progress bar."""
+    reward = metrics["reward"]
+    return "all episodes failed" if reward is None else f"team reward {reward:.3f}"
+
+
 class MetricsLog:
     """Appends to `folder/metrics.jsonl`; steps from `start` on are dropped first (resume)."""
 

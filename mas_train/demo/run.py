@@ -18,6 +18,7 @@ from mas_envs.errors import UserError
 from mas_envs.rollout import rollout
 from mas_train.config import Config, resolve
 from mas_train.loop import make_env, train
+from mas_train.metrics_log import headline, read_metrics
 from mas_train.stopping import StopSignal
 from mas_train.team import Team
 
@@ -59,7 +60,7 @@ def run_demo(config: Config) -> dict[str, Any]:
     chosen = len(tasks) if config.eval.tasks is None else min(config.eval.tasks, len(tasks))
     before = measure(config, "before", chosen)
     with progress(config.run.name, config.train.steps, unit="steps") as bar:
-        train(config, report=lambda m: bar.advance(1, note=f"team reward {m['reward']:.2f}"))
+        train(config, report=lambda metrics: bar.advance(1, note=headline(metrics)))
     after = measure(config, "after", chosen)
     return report(config, before, after)
 
@@ -116,7 +117,6 @@ def measure(config: Config, when: str, count: int) -> list[Episode]:
 def report(config: Config, before: Sequence[Episode], after: Sequence[Episode]) -> dict[str, Any]:
     """Write what a person wants to see of the run; returns the summary."""
     from mas_envs.episodes.viewer import page
-    from mas_train.metrics_log import read_metrics
     from mas_train.plots import plot_run
 
     k = config.eval.samples
