@@ -83,14 +83,17 @@ def demo(
 
 def _train(config: Any, resume: bool) -> None:
     _quiet()
+    from mas_train.checkpoint import existing
     from mas_train.loop import train
     from mas_train.metrics_log import headline, read_metrics
     from mas_train.plots import plot_run
 
-    with progress(config.run.name, config.train.steps, unit="steps") as bar:
+    saved = existing(config.folder / "checkpoints") if resume else []
+    done = int(saved[-1].name.removeprefix("step-")) if saved else 0
+    with progress(config.run.name, config.train.steps, done, unit="steps") as bar:
 
         def report(metrics: dict[str, Any]) -> None:
-            bar.advance(metrics["step"] + 1 - bar.done, note=headline(metrics))
+            bar.advance(1, note=headline(metrics))
 
         folder = train(config, resume=resume, report=report)
     plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots")

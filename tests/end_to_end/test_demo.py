@@ -75,8 +75,7 @@ def test_the_demo_gains_what_it_promises_in_the_median_of_three_seeds(tmp_path):
     for seed in range(3):
         folder = tmp_path / str(seed)
         folder.mkdir()
-        run, printed = demo(folder, "--seed", str(seed))
-        print(printed)
+        run, _ = demo(folder, "--seed", str(seed))
         summaries.append(json.loads((run / "summary.json").read_text()))
     for summary in summaries:
         assert summary["before"]["pass@16"]["value"] < 90
