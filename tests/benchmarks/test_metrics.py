@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.metrics import avg_at_k, interval, pass_at_k, score, summary
-from mas_envs.episodes.metrics import t_quantile
+from mas_envs.episodes.interval import t_quantile
 from mas_envs.episodes.schema import Episode, Grade
 from mas_envs.errors import UserError
 

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.runner import FLUSH_S
 from mas_envs import read_episodes
-from mas_envs.episodes.store import read_index
+from mas_envs.episodes.index import read_index
 
 SLOW_ADDER = """
 import asyncio
@@ -107,7 +107,7 @@ def test_two_writers_are_kept_apart(tmp_path, start):
     wait_for_episodes(run, first)
     second = start()
     _, said = second.communicate()
-    assert second.returncode == 2 and "another mas-bench is writing there" in said
+    assert second.returncode == 2 and "another writer is at work there" in said
     first.terminate()
     first.wait()
     assert len(json.loads((run / "run.json").read_text())["sessions"]) == 1

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mas_envs import console
-from mas_envs.errors import BadFile, TooManyFailures
+from mas_envs.errors import BadFile, TooManyFailures, UserError
 
 app = console.command_line("Say something.", ["say file --now [maybe]"])
 
@@ -119,3 +119,12 @@ def test_progress_on_a_terminal_redraws_at_a_limited_rate():
     text = shown.decode()
     assert "arith 20000/20000 episodes" in text and "[red]mean 0.5" in text and "━" in text
     assert Counter(text)["\r"] < 200  # not once per episode
+
+
+def test_key_values_are_json_or_text():
+    given = ["rounds=2", "prompts=short", "penalty={}", "text=a=b", "on=true", "none="]
+    found = {"rounds": 2, "prompts": "short", "penalty": {}, "text": "a=b", "on": True, "none": ""}
+    assert console.key_values(given, "--arg") == found
+    for wrong in ("rounds", "=2", ""):
+        with pytest.raises(UserError, match=r"--arg .*key=value"):
+            console.key_values([wrong], "--arg")

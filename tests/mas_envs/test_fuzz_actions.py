@@ -243,6 +243,12 @@ def test_options_that_are_no_dictionary(options):
         SHARED_ENV.reset(seed=2, options=options)
 
 
+@pytest.mark.parametrize("key", ["tasks", "task_id", "Task"])
+def test_a_misspelt_task_option_is_no_random_task(key):
+    with pytest.raises(UserError, match=key):
+        SHARED_ENV.reset(seed=2, options={key: SHARED_ENV.tasks[0].id})
+
+
 def test_unknown_options_are_ignored_as_pettingzoo_wants():
     SHARED_ENV.reset(seed=2, options={"options": 1, 3: 4})
     first = SHARED_ENV.episode.task

@@ -268,6 +268,22 @@ def test_integers_and_fractions_need_no_subprocess(monkeypatch: pytest.MonkeyPat
     assert grade_math(box("4 10/3"), "10").correct is False
 
 
+@pytest.mark.parametrize(
+    ("response", "gold", "reason"),
+    [
+        (box("5"), "22", "5 is not 22"),
+        (box("22"), "22", "22 is the reference answer"),
+        (box(r"\frac{1}{2}"), "0.5", r"\frac{1}{2} equals 0.5"),
+        (box("x+"), "2", "x+ cannot be compared with 2: it ends too early"),
+        (box("10^{10^{10}}"), "2", "too much to compare: a power too large"),
+        (box(r"\int x dx"), r"\frac{x^2}{2}", r"\int x dx equals \frac{x^2}{2} (math-verify)"),
+        ("I give up", "2", r"the response has no \boxed{} answer"),
+    ],
+)
+def test_the_reason_is_a_sentence_for_a_reader(response: str, gold: str, reason: str) -> None:
+    assert grade_math(response, gold).reason == reason
+
+
 def test_importing_the_grader_loads_no_computer_algebra() -> None:
     code = (
         "import sys, mas_envs.grading as g; g.grade_math(r'\\boxed{5}', '5'); "

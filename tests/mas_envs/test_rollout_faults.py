@@ -10,50 +10,11 @@ import gc
 
 import pytest
 
-from mas_envs import Ask, Call, Message, Outcome, Response, TaskSet, WorkflowEnv, collect, rollout
+from mas_envs import Ask, Message, Outcome, Response, collect, rollout
 from mas_envs.episodes.schema import decode, encode
-from mas_envs.errors import MachineryError, TooManyFailures, UserError
+from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.scripted import ScriptedPolicy
-
-TASKS = TaskSet([(f"q{n}", "a", {}) for n in range(40)])
-
-
-class Chat(WorkflowEnv):
-    """Ask, call, ask both at once."""
-
-    roles = ("a", "b")
-
-    def __init__(self, tool=None):
-        super().__init__(tasks=TASKS)
-        self.tools = {"tool": tool or (lambda batch: [0] * len(batch))}
-
-    def play(self, task, rng):
-        shown = [Message("user", task.question)]
-        yield Ask("a_0", shown)
-        yield Call("tool", {"q": task.question})
-        yield [Ask("a_0", shown), Ask("b_0", shown)]
-        return Outcome(reward=1.0)
-
-
-def question(request):
-    return request.messages[0].content
-
-
-class Flaky:
-    """Fails the first `times` attempts at each request that `which` chooses."""
-
-    def __init__(self, times, which=lambda request: True, error=None):
-        self.times, self.which = times, which
-        self.error = error if error is not None else RuntimeError("engine hiccup")
-        self.attempts = {}
-
-    async def act(self, request):
-        self.attempts[request.key] = tried = self.attempts.get(request.key, 0) + 1
-        await asyncio.sleep(0.01)
-        if self.which(request) and tried <= self.times:
-            raise self.error
-        return Response(text="x")
-
+from tests.mas_envs.rollout_cases import TASKS, Chat, Flaky, question
 
 FAULTS = [RuntimeError("boom"), MachineryError("dead"), OSError("gone"), TimeoutError("late"),
           asyncio.CancelledError(), KeyError("k"), AssertionError()]  # fmt: skip
@@ -143,72 +104,6 @@ def test_a_bug_before_the_first_ask(virtual):
         virtual(collect(Buggy(), Flaky(0), TASKS))
 
 
-# ---- tools ------------------------------------------------------------------------------------
-
-
-def counting(fails):
-    """A tool that raises when `fails(args, calls so far)` for any member of the batch."""
-    calls = {}
-
-    def tool(batch):
-        broken = False
-        for args in batch:
-            calls[args["q"]] = number = calls.get(args["q"], 0) + 1
-            broken |= fails(args["q"], number)
-        if broken:
-            raise ConnectionError("index down")
-        return [0] * len(batch)
-
-    async def later(batch):
-        await asyncio.sleep(1)
-        return tool(batch)
-
-    return calls, tool, later
-
-
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_a_tool_failing_for_one_member_harms_only_that_episode(virtual, asynchronous):
-    calls, tool, later = counting(lambda q, number: q == "q2")
-    episodes = virtual(collect(Chat(later if asynchronous else tool), Flaky(0), TASKS[:6]))
-    assert [e.status for e in episodes] == ["done", "done", "failed", "done", "done", "done"]
-    assert episodes[2].reason == "tool tool: ConnectionError: index down"
-    assert len(episodes[2].turns) == 1
-    assert calls["q2"] == 4, "once in the batch, once alone, two retries"
-    assert calls["q0"] == 2
-
-
-def test_a_tool_that_recovers_harms_nobody(virtual):
-    _, tool, _ = counting(lambda q, number: q == "q2" and number <= 3)
-    assert all(e.status == "done" for e in virtual(collect(Chat(tool), Flaky(0), TASKS[:6])))
-
-
-BROKEN_TOOLS = {
-    "too few": lambda batch: [0] * (len(batch) - 1),
-    "too many": lambda batch: [0] * (len(batch) + 1),
-    "None": lambda batch: None,
-    "cancelled": lambda batch: (_ for _ in ()).throw(asyncio.CancelledError()),
-}
-
-
-@pytest.mark.parametrize("name", BROKEN_TOOLS)
-def test_tools_that_answer_nonsense(virtual, name):
-    episodes = virtual(collect(Chat(BROKEN_TOOLS[name]), Flaky(0), TASKS[:4]))
-    assert all(e.status == "failed" and e.reason.startswith("tool tool: ") for e in episodes)
-
-
-def test_a_result_that_json_cannot_hold_is_a_bug_of_the_environment(virtual):
-    with pytest.raises(TypeError, match="result of tool"):
-        virtual(collect(Chat(lambda batch: [float("nan")] * len(batch)), Flaky(0), TASKS[:4]))
-
-
-def test_a_user_error_of_a_tool_stops_the_rollout(virtual):
-    def tool(batch):
-        raise UserError("no index there")
-
-    with pytest.raises(UserError, match="no index there"):
-        virtual(collect(Chat(tool), Flaky(0), TASKS[:4]))
-
-
 # ---- deadlines --------------------------------------------------------------------------------
 
 
@@ -279,48 +174,6 @@ def test_requests_carry_the_deadline(virtual):
     assert seen[:3] == [None] * 3
     assert len(set(seen[3:])) == 1
     assert seen[3] > 0
-
-
-# ---- too many failures ------------------------------------------------------------------------
-
-
-def fail_these(numbers):
-    return Flaky(9, lambda r: int(question(r)[1:]) in numbers)
-
-
-def play_until_stopped(virtual, failing, count=300):
-    tasks = TaskSet([(f"q{n}", "a", {}) for n in range(count)])
-    seen = []
-
-    async def read():
-        policy = fail_these(failing)
-        async for episode in rollout(Chat(), policy, tasks, concurrency=1, retries=0):
-            seen.append(episode.status)
-
-    try:
-        virtual(read())
-    except TooManyFailures as error:
-        return seen, str(error)
-    return seen, None
-
-
-def test_five_percent_is_still_allowed(virtual):
-    seen, error = play_until_stopped(virtual, range(10))
-    assert error is None
-    assert seen.count("failed") == 10
-
-
-def test_more_than_five_percent_stops_the_run(virtual):
-    seen, error = play_until_stopped(virtual, range(50, 61))
-    assert error.startswith("11 of the last 61 episodes failed; most often (11): policy of a_0")
-    assert seen.count("failed") == 10
-
-
-def test_only_the_last_200_count(virtual):
-    spread = [n for n in range(300) if n % 20 == 0]  # never more than 10 within 200
-    seen, error = play_until_stopped(virtual, spread)
-    assert error is None
-    assert seen.count("failed") == 15
 
 
 # ---- leaving early ----------------------------------------------------------------------------

@@ -4,56 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import warnings
 
 import msgspec
-import numpy as np
 import pytest
 import zstandard
 
-from mas_envs import Episode, EpisodeWriter, Message, Turn, read_episodes, write_episodes
-from mas_envs.episodes import store
+from mas_envs import EpisodeWriter, read_episodes, write_episodes
+from mas_envs.episodes import shards, store
+from mas_envs.episodes.index import read_index
 from mas_envs.episodes.schema import encode
-from mas_envs.episodes.store import TornFrame, read_index
+from mas_envs.episodes.store import TornFrame
 from mas_envs.errors import BadFile, UserError
-
-
-def episode(number, size=0):
-    turn = Turn(
-        index=0, batch=0, agent="a_0", role="a", messages=(Message("user", f"q{number}"),),
-        text=f"\ufffd\x00\u2028 {number} " + np.random.default_rng(number).bytes(size).hex(),
-        prompt_ids=np.arange(5, dtype=np.int32), ids=np.arange(number % 7, dtype=np.int32),
-        log_probs=np.full(number % 7, -0.5, np.float32),
-        prompt_tokens=5, response_tokens=number % 7,
-    )  # fmt: skip
-    return Episode(env={}, prompts="p", task=f"{number:016x}", sample=number % 4, events=[turn],
-                   reward=number / 8, status="failed" if number % 5 == 0 else "done")  # fmt: skip
-
-
-def numbers(path):
-    return [int(episode.task, 16) for episode in read_episodes(path)]
-
-
-def write(folder, count, start=0, frame=None, **options):
-    with EpisodeWriter(folder, **options) as writer:
-        for number in range(start, start + count):
-            writer.add(episode(number))
-            if frame and (number + 1 - start) % frame == 0:
-                writer.flush()
-    return folder / "episodes-00000.jsonl.zst"
-
-
-def index_of(numbers_, shard="episodes-00000.jsonl.zst"):
-    return [
-        (f"{n:016x}", n % 4, shard, n / 8, "failed" if n % 5 == 0 else "done") for n in numbers_
-    ]
-
-
-def index_without_offsets(folder):
-    return [(r.task, r.sample, r.shard, r.reward, r.status) for r in read_index(folder)]
+from tests.mas_envs.store_cases import episode, index_of, index_without_offsets, numbers, write
 
 
 def test_folder_round_trip(tmp_path):
@@ -61,7 +26,7 @@ def test_folder_round_trip(tmp_path):
     again = list(read_episodes(tmp_path / "e"))
     assert [encode(e) for e in again] == [encode(episode(n)) for n in range(200)]
     assert numbers(tmp_path / "e" / "episodes-00000.jsonl.zst") == list(range(200))
-    frames = list(store._frames(tmp_path / "e" / "episodes-00000.jsonl.zst"))
+    frames = list(shards.frames(tmp_path / "e" / "episodes-00000.jsonl.zst"))
     assert [content.count(b"\n") for _, _, content in frames] == [64, 64, 64, 8]
 
 
@@ -99,7 +64,7 @@ def test_unknown_token_mode_names_the_nearest(tmp_path):
 def test_a_torn_last_frame_at_every_byte(tmp_path):
     shard = write(tmp_path, 3, frame=1)
     whole = shard.read_bytes()
-    ends = [end for _, end, _ in store._frames(shard)]
+    ends = [end for _, end, _ in shards.frames(shard)]
     for size in range(ends[1], len(whole) + 1):
         shard.write_bytes(whole[:size])
         torn = size not in ends
@@ -114,7 +79,7 @@ def test_a_torn_last_frame_at_every_byte(tmp_path):
 def test_a_writer_cuts_off_a_torn_frame(tmp_path, cut):
     shard = write(tmp_path, 3, frame=1)
     whole = shard.read_bytes()
-    ends = [end for _, end, _ in store._frames(shard)]
+    ends = [end for _, end, _ in shards.frames(shard)]
     shard.write_bytes(whole[: (ends[1] if cut > 0 else len(whole)) + cut])
     with pytest.warns(TornFrame, match="cut off"):
         write(tmp_path, 2, start=7)
@@ -135,7 +100,7 @@ def test_damage_is_never_taken_for_a_torn_end(tmp_path):
     shard = write(tmp_path, 2, frame=1)
     whole = shard.read_bytes()
     before = list(map(encode, read_episodes(shard)))
-    first_end = next(iter(store._frames(shard)))[1]
+    first_end = next(iter(shards.frames(shard)))[1]
     objected = 0
     bits = range(0, 8 * first_end, 7)
     for bit in bits:
@@ -170,7 +135,7 @@ def test_a_tail_that_is_no_frame_is_damage(tmp_path):
 WRITER = """
 import sys, time
 sys.path.insert(0, sys.argv[2])
-from test_store import episode
+from store_cases import episode
 from mas_envs import EpisodeWriter
 writer = EpisodeWriter(sys.argv[1])
 for number in range(10**6):
@@ -321,98 +286,14 @@ def test_position_of_a_new_folder(tmp_path):
     assert numbers(tmp_path / "new") == []
 
 
-# ---- the index ----------------------------------------------------------------------------------
-
-
-def drop_rows(path):
-    with sqlite3.connect(path) as index:
-        index.execute("DELETE FROM sizes")
-    index.close()
-
-
-def other_schema(path):
-    path.unlink()
-    with sqlite3.connect(path) as index:
-        index.execute("CREATE TABLE episodes(task TEXT, colour TEXT)")
-        index.execute("CREATE TABLE sizes(shard TEXT PRIMARY KEY, bytes INTEGER)")
-    index.close()
-
-
-SPOILED = {
-    "missing": lambda path: path.unlink(),
-    "empty": lambda path: path.write_bytes(b""),
-    "garbage": lambda path: path.write_bytes(b"not a database" * 1000),
-    "torn": lambda path: path.write_bytes(path.read_bytes()[:5000]),
-    "other schema": other_schema,
-    "no sizes": drop_rows,
-}
-
-
-@pytest.mark.parametrize("how", SPOILED)
-@pytest.mark.parametrize("then", ["read", "write"])
-def test_a_spoiled_index_is_rebuilt(tmp_path, how, then):
-    write(tmp_path, 70)
-    expected = read_index(tmp_path)
-    assert index_without_offsets(tmp_path) == index_of(range(70))
-    SPOILED[how](tmp_path / "index.sqlite")
-    if then == "write":
-        write(tmp_path, 1, start=70)
-        assert index_without_offsets(tmp_path) == index_of(range(71))
-    else:
-        assert read_index(tmp_path) == expected
-
-
-def test_a_stale_index_is_rebuilt(tmp_path):
-    shard = write(tmp_path, 3)
-    more = write(tmp_path / "other", 2, start=3).read_bytes()
-    with shard.open("ab") as file:
-        file.write(more)
-    assert index_without_offsets(tmp_path) == index_of(range(5))
-    write(tmp_path, 1, start=5)
-    assert index_without_offsets(tmp_path) == index_of(range(6))
-
-
-def test_a_reader_that_rebuilds_first_makes_no_row_twice(tmp_path):
-    """The writer's frame is on disk, its rows are not yet, and a reader opens the index."""
-    writer = EpisodeWriter(tmp_path)
-    real = store._transaction
-
-    def reader_comes_first(index):
-        store._transaction = real
-        assert len(read_index(tmp_path)) == 1
-        return real(index)
-
-    writer.add(episode(0))
-    store._transaction = reader_comes_first
-    try:
-        writer.flush()
-    finally:
-        store._transaction = real
-    writer.close()
-    assert index_without_offsets(tmp_path) == index_of([0])
-
-
-def test_a_killed_rebuild_is_done_again(tmp_path, monkeypatch):
-    write(tmp_path, 6, frame=2)
-    (tmp_path / "index.sqlite").unlink()
-    real, calls = store._index_frame, []
-
-    def dies_at_the_second(*args):
-        calls.append(1)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        real(*args)
-
-    monkeypatch.setattr(store, "_index_frame", dies_at_the_second)
-    with pytest.raises(KeyboardInterrupt):
-        read_index(tmp_path)
-    monkeypatch.setattr(store, "_index_frame", real)
-    assert index_without_offsets(tmp_path) == index_of(range(6))
-
-
-def test_no_index_without_shards(tmp_path):
-    assert read_index(tmp_path) == []
-    assert list(tmp_path.iterdir()) == []
+def test_a_second_writer_is_refused(tmp_path):
+    with EpisodeWriter(tmp_path) as writer:
+        writer.add(episode(0))
+        with pytest.raises(UserError, match="another writer is at work there"):
+            EpisodeWriter(tmp_path, position=(0, 0))
+        with pytest.raises(UserError, match="another writer"):
+            write_episodes(tmp_path, [episode(1)])
+    assert write(tmp_path, 1, start=1) and numbers(tmp_path) == [0, 1]
 
 
 # ---- bad input ----------------------------------------------------------------------------------

@@ -103,11 +103,12 @@ def test_the_resolved_file_resolves_to_itself(tmp_path):
     assert load(path) == config
 
 
-def test_the_example_of_the_design_is_close_to_ours():
-    config = load(CONFIG)
-    assert isinstance(config, Config)
-    assert config.models["solver"].optimizer.lr == 3e-4
-    assert {agent.model for agent in demo_config(shared=True).agents.values()} == {"team"}
+def test_sharing_is_a_matter_of_the_agents_map():
+    separate, shared = load(CONFIG), demo_config(shared=True)
+    assert isinstance(separate, Config)
+    assert [agent.model for agent in separate.agents.values()] == ["solver", "verifier"]
+    assert separate.models["solver"] == separate.models["verifier"] == shared.models["team"]
+    assert {agent.model for agent in shared.agents.values()} == {"team"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,46 @@
+"""A workflow with every kind of yield, and a policy that fails now and then."""
+
+from __future__ import annotations
+
+import asyncio
+
+from mas_envs import Ask, Call, Message, Outcome, Response, TaskSet, WorkflowEnv
+
+TASKS = TaskSet([(f"q{n}", "a", {}) for n in range(40)])
+
+
+class Chat(WorkflowEnv):
+    """Ask, call, ask both at once."""
+
+    roles = ("a", "b")
+
+    def __init__(self, tool=None):
+        super().__init__(tasks=TASKS)
+        self.tools = {"tool": tool or (lambda batch: [0] * len(batch))}
+
+    def play(self, task, rng):
+        shown = [Message("user", task.question)]
+        yield Ask("a_0", shown)
+        yield Call("tool", {"q": task.question})
+        yield [Ask("a_0", shown), Ask("b_0", shown)]
+        return Outcome(reward=1.0)
+
+
+def question(request):
+    return request.messages[0].content
+
+
+class Flaky:
+    """Fails the first `times` attempts at each request that `which` chooses."""
+
+    def __init__(self, times, which=lambda request: True, error=None):
+        self.times, self.which = times, which
+        self.error = error if error is not None else RuntimeError("engine hiccup")
+        self.attempts = {}
+
+    async def act(self, request):
+        self.attempts[request.key] = tried = self.attempts.get(request.key, 0) + 1
+        await asyncio.sleep(0.01)
+        if self.which(request) and tried <= self.times:
+            raise self.error
+        return Response(text="x")
