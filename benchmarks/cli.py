@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -17,9 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.policies import Source, Team, team
-from benchmarks.runner import Settings, Stored, open_run, play, read_run, write_json
+from benchmarks.run_folder import Settings, Stored, open_run, read_run, write_json
+from benchmarks.runner import play
 from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suite, suites
-from mas_envs.console import command_line, progress
+from mas_envs.console import command_line, key_values, progress
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.errors import UserError
 from mas_envs.registration import make
@@ -147,11 +147,12 @@ def _environment(
     """The environment over the suite's tasks, with a spec that names no path of this machine."""
     default = suite(name).env
     args: dict[str, Any] = dict(default.args) if env_id in (None, default.id) else {}
-    for text in env_arg:
-        key, equals, value = text.partition("=")
-        if not equals or not key or key in ("tasks", "prompts", "render_mode"):
-            raise UserError(f"--env-arg {text!r}; write it as name=value (prompts: use --prompts)")
-        args[key] = _value(value)
+    given = key_values(env_arg, "--env-arg")
+    if taken := given.keys() & {"tasks", "prompts", "render_mode"}:
+        raise UserError(
+            f"--env-arg {min(taken)}=…; this one is set by mas-bench (--data, --prompts)"
+        )
+    args |= given
     if prompts is not None:
         args["prompts"] = prompts
     made = make(env_id or default.id, tasks=tasks, **args)
@@ -161,14 +162,6 @@ def _environment(
         recorded["prompts"] = Path(prompts).name
     made.spec = replace(made.spec, kwargs=recorded)
     return made
-
-
-def _value(text: str) -> Any:
-    """`2`, `0.5`, `true`, `{"solver": 0.1}` as JSON; anything else is a string."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def _play(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import tempfile
 import zipfile
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import IO, Any
 
 import msgspec
-import zstandard
 
 from benchmarks.metrics import summary
 from leaderboard.manifest import (
@@ -27,14 +25,16 @@ from leaderboard.manifest import (
     encode_manifest,
 )
 from mas_envs.episodes.schema import Episode, Sampling, encode
+from mas_envs.episodes.shards import pack_frame
 from mas_envs.episodes.store import FRAME_EPISODES, read_episodes
 from mas_envs.errors import BadFile, UserError
+from mas_envs.files import whole_file
 
-RUN_SCHEMA = 1  # of run.json; benchmarks.runner writes it
+RUN_SCHEMA = 1  # of run.json; benchmarks.run_folder writes it
 
 
 class _Settings(msgspec.Struct, kw_only=True):
-    """What we read of a run's settings (benchmarks.runner writes them)."""
+    """What we read of a run's settings (benchmarks.run_folder writes them)."""
 
     suite: Suite
     questions: int
@@ -64,47 +64,42 @@ def pack(run: Path, out: Path, *, system: str, team: str) -> Manifest:
                         "a submission has them all, so run it without --limit")  # fmt: skip
     models: dict[str, set[str]] = defaultdict(set)
     out.parent.mkdir(parents=True, exist_ok=True)
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        with tempfile.TemporaryFile(dir=out.parent) as spool:
-            try:
-                found = summary(_written(_finished(run), spool, models), settings.k)
-            except BadFile:
-                raise
-            except UserError as error:
-                raise UserError(f"{run}: {error}") from None
-            if found["problem"] or found["episodes"] != rows * settings.k:
-                raise UserError(f"{run}: {found['episodes']} of {rows * settings.k} samples; "
-                                "finish it with the same mas-bench run command")  # fmt: skip
-            members = {EPISODES: _member(spool)}
-            if (run / PROMPTS).is_file():
-                with (run / PROMPTS).open("rb") as file:
-                    members[PROMPTS] = _member(file)
-            manifest = Manifest(
-                system=system,
-                team=team,
-                suite=settings.suite,
-                env=settings.env,
-                prompts=settings.prompts,
-                policies=settings.policies,
-                models={role: sorted(names) for role, names in models.items()},
-                sampling=settings.sampling,
-                k=settings.k,
-                seed=settings.seed,
-                sessions=record.sessions,
-                scores={name: msgspec.convert(found[name], Score) for name in found if "@" in name},
-                members=members,
-            )
-            with zipfile.ZipFile(temporary, "w") as archive:
-                archive.writestr(_plain(MANIFEST), encode_manifest(manifest))
-                with archive.open(_plain(EPISODES), "w") as member:
-                    spool.seek(0)
-                    shutil.copyfileobj(spool, member)
-                if PROMPTS in members:
-                    archive.writestr(_plain(PROMPTS), (run / PROMPTS).read_bytes())
-        temporary.replace(out)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_file(out) as temporary, tempfile.TemporaryFile(dir=out.parent) as spool:
+        try:
+            found = summary(_written(_finished(run), spool, models), settings.k)
+        except BadFile:
+            raise
+        except UserError as error:
+            raise UserError(f"{run}: {error}") from None
+        if found["problem"] or found["episodes"] != rows * settings.k:
+            raise UserError(f"{run}: {found['episodes']} of {rows * settings.k} samples; "
+                            "finish it with the same mas-bench run command")  # fmt: skip
+        members = {EPISODES: _member(spool)}
+        if (run / PROMPTS).is_file():
+            with (run / PROMPTS).open("rb") as file:
+                members[PROMPTS] = _member(file)
+        manifest = Manifest(
+            system=system,
+            team=team,
+            suite=settings.suite,
+            env=settings.env,
+            prompts=settings.prompts,
+            policies=settings.policies,
+            models={role: sorted(names) for role, names in models.items()},
+            sampling=settings.sampling,
+            k=settings.k,
+            seed=settings.seed,
+            sessions=record.sessions,
+            scores={name: msgspec.convert(found[name], Score) for name in found if "@" in name},
+            members=members,
+        )
+        with zipfile.ZipFile(temporary, "w") as archive:
+            archive.writestr(_zip_member(MANIFEST), encode_manifest(manifest))
+            with archive.open(_zip_member(EPISODES), "w") as member:
+                spool.seek(0)
+                shutil.copyfileobj(spool, member)
+            if PROMPTS in members:
+                archive.writestr(_zip_member(PROMPTS), (run / PROMPTS).read_bytes())
     return manifest
 
 
@@ -132,21 +127,16 @@ def _written(
 ) -> Iterator[Episode]:
     """Pass episodes through, writing them to `file` in frames and noting their models by role."""
     frame: list[bytes] = []
-    compressor = zstandard.ZstdCompressor(level=9, write_checksum=True)
-
-    def end_frame() -> None:
-        file.write(compressor.compress(b"".join(frame)))
-        frame.clear()
-
     for episode in episodes:
         for turn in episode.turns:
             models[turn.role].add(turn.model)
         frame.append(encode(episode) + b"\n")
         if len(frame) == FRAME_EPISODES:
-            end_frame()
+            file.write(pack_frame(frame, level=9))
+            frame.clear()
         yield episode
     if frame:
-        end_frame()
+        file.write(pack_frame(frame, level=9))
 
 
 def _member(file: IO[bytes]) -> Member:
@@ -155,7 +145,7 @@ def _member(file: IO[bytes]) -> Member:
     return Member(sha256=digest.hexdigest(), bytes=file.tell())
 
 
-def _plain(name: str) -> zipfile.ZipInfo:
+def _zip_member(name: str) -> zipfile.ZipInfo:
     """A member whose bytes do not depend on the clock, the user or the zlib at hand."""
     info = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
     info.create_system, info.external_attr = 3, 0o644 << 16

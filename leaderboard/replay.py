@@ -17,7 +17,8 @@ from mas_envs.errors import ReplayMismatch
 from mas_envs.rollout import environment_seed, turn_seed
 from mas_envs.session import Session
 from mas_envs.tasks import Task
-from mas_envs.workflow import WorkflowEnv, call_now
+from mas_envs.tools import call_now
+from mas_envs.workflow import WorkflowEnv
 
 REGRADED = ("grade",)  # tools whose stored results we do not believe but compute
 CLOCK = ("started", "seconds")
@@ -90,7 +91,7 @@ _PLACE = {
 
 def _compare(ours: Episode, stored: Episode, report: Report) -> None:
     """Report every field in which the stored episode differs from ours."""
-    a, b = _plain(ours), _plain(stored)
+    a, b = _json_values(ours), _json_values(stored)
     for key in a.keys() | b.keys():
         if key == "events" or key in CLOCK or key in ("provenance", "status", "reason"):
             continue
@@ -107,7 +108,7 @@ def _compare(ours: Episode, stored: Episode, report: Report) -> None:
                 report(check, f"event {other['index']}: {was}")
 
 
-def _plain(episode: Episode) -> dict[str, Any]:
+def _json_values(episode: Episode) -> dict[str, Any]:
     """As JSON values, so that a tuple equals the list it was stored as."""
     plain: dict[str, Any] = msgspec.json.decode(encode(episode))
     return plain

@@ -7,8 +7,7 @@ follow from the conversations. It cannot show which model wrote them.
 from __future__ import annotations
 
 import tempfile
-import warnings
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -18,38 +17,15 @@ import msgspec
 
 import mas_envs
 from benchmarks.metrics import summary
-from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suites
 from leaderboard.archive import LIMITS, Archive, Limits
+from leaderboard.findings import Check, Findings
 from leaderboard.manifest import MANIFEST, PROMPTS, Manifest, Score, decode_manifest
+from leaderboard.questions import Questions
 from leaderboard.replay import replayed
 from mas_envs.episodes.schema import Episode, decode
 from mas_envs.errors import BadFile, UserError
 from mas_envs.registration import EnvSpec
-from mas_envs.tasks import Task, content_hash
 from mas_envs.workflow import WorkflowEnv
-
-CHECKS = {
-    "members": "every member has the size and SHA-256 that the manifest declares",
-    "schema": "every line is an episode",
-    "suite": "the questions are the suite's",
-    "samples": "every question has exactly k finished samples, none twice, none foreign",
-    "questions": "questions and golds are the suite's, word for word",
-    "settings": "environment, prompts, sampling, seeds and models are as declared",
-    "replay": "the environment, played again, asks and reads the same",
-    "grades": "our grader gives the same grades",
-    "rewards": "rewards follow from the grades",
-    "scores": "the declared scores and intervals follow from the episodes",
-    "repeats": "samples of a question differ",
-}
-SHOWN = 3  # problems quoted per check
-
-
-class Check(NamedTuple):
-    """One line of the result. `passed` is None when it could not be checked, or is a warning."""
-
-    name: str
-    passed: bool | None
-    detail: str
 
 
 class Verification(NamedTuple):
@@ -64,88 +40,6 @@ class Verification(NamedTuple):
         return all(check.passed is not False for check in self.checks)
 
 
-class _Findings:
-    """Problems by check, a few of them quoted, and remarks."""
-
-    def __init__(self) -> None:
-        self.problems: dict[str, list[str]] = defaultdict(list)
-        self.counts: Counter[str] = Counter()
-        self.unchecked: dict[str, str] = {}
-        self.remarks: dict[str, str] = {}
-
-    def add(self, check: str, problem: str) -> None:
-        self.counts[check] += 1
-        if len(self.problems[check]) < SHOWN:
-            self.problems[check].append(problem)
-
-    def checks(self) -> list[Check]:
-        return [self._check(name, about) for name, about in CHECKS.items()]
-
-    def _check(self, name: str, about: str) -> Check:
-        if self.counts[name]:
-            more = self.counts[name] - len(self.problems[name])
-            text = "; ".join(self.problems[name]) + (f"; and {more} more" if more else "")
-            return Check(name, False, text)
-        if name in self.unchecked:
-            return Check(name, None, self.unchecked[name])
-        return Check(name, True, self.remarks.get(name, about))
-
-
-class _Questions:
-    """The suite's tasks, or, where its file is not at hand, those that the run brings along."""
-
-    def __init__(self, manifest: Manifest, data: Path | None) -> None:
-        name = manifest.suite.name
-        self.rows = manifest.suite.rows
-        self.spec = suites().get(name)
-        self.known = data is not None or (self.spec is not None and self.spec.tasks is not None)
-        tasks: Iterable[Task] = ()
-        if self.known:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SuiteWarning)  # the check of the hash says it
-                tasks = load_suite(name, data)
-        self.tasks = {task.id: (group, task) for group, task in enumerate(tasks)}
-
-    def find(self, stored: Episode) -> tuple[int, Task] | None:
-        """(group, task) of an episode; None for a task that is not the suite's."""
-        if self.known or stored.task in self.tasks:
-            return self.tasks.get(stored.task)
-        gold, question = stored.gold, stored.question
-        if not isinstance(gold, str) and not _texts(gold):
-            return None
-        if stored.task not in {content_hash(question, gold, n) for n in range(4)}:
-            return None
-        if len(self.tasks) == self.rows or stored.group in {g for g, _ in self.tasks.values()}:
-            return None
-        task = Task(id=stored.task, question=question, answer=gold, meta=stored.meta)
-        self.tasks[stored.task] = (stored.group, task)
-        return self.tasks[stored.task]
-
-    def check(self, manifest: Manifest, findings: _Findings) -> None:
-        """Compare the content with what the manifest declares and with the canonical one."""
-        name, declared = manifest.suite.name, manifest.suite.sha256
-        found = fingerprint(task for _, task in self.tasks.values())
-        canonical = self.spec.sha256 if self.spec is not None else None
-        if self.rows != (rows := self.spec.rows if self.spec is not None else self.rows):
-            findings.add("suite", f"{self.rows} questions declared; {name} has {rows}")
-        if found != declared:
-            whose = f"{name} is" if self.known else "these questions are"
-            findings.add("suite", f"declared content {declared[:12]}…; {whose} {found[:12]}…")
-        if canonical is not None and declared != canonical:
-            findings.add("suite", f"content {declared[:12]}… is not the canonical "
-                         f"{canonical[:12]}… of {name}")  # fmt: skip
-        if self.known or canonical is not None:
-            how = "word for word" if self.known else "by their canonical hash"
-            findings.remarks["suite"] = f"{self.rows} questions of {name}, {how}"
-        else:
-            text = f"only against the run itself: {name} is not at hand, pass --data FILE"
-            findings.unchecked |= {"suite": text, "questions": text}
-
-
-def _texts(gold: object) -> bool:
-    return isinstance(gold, list) and all(isinstance(one, str) for one in gold)
-
-
 def verify(path: Path, data: Path | None = None, limits: Limits = LIMITS) -> Verification:
     """All checks of a submission; `data` is a local copy of a suite that is not embedded.
 
@@ -154,9 +48,9 @@ def verify(path: Path, data: Path | None = None, limits: Limits = LIMITS) -> Ver
     """
     with Archive(path) as archive:
         manifest = decode_manifest(archive.read(MANIFEST), path)
-        findings = _Findings()
+        findings = Findings()
         _check_members(archive, manifest, findings)
-        questions = _Questions(manifest, data)
+        questions = Questions(manifest, data)
         env = _environment(archive, manifest, findings)
         seen = _Seen()
         ours = _recomputed(archive.lines(limits), manifest, questions, env, findings, seen)
@@ -182,7 +76,7 @@ def verify(path: Path, data: Path | None = None, limits: Limits = LIMITS) -> Ver
     return Verification(manifest, findings.checks())
 
 
-def _check_members(archive: Archive, manifest: Manifest, findings: _Findings) -> None:
+def _check_members(archive: Archive, manifest: Manifest, findings: Findings) -> None:
     there = set(archive.names) - {MANIFEST}
     if there != set(manifest.members):
         findings.add("members", f"declared {sorted(manifest.members)}, found {sorted(there)}")
@@ -192,7 +86,7 @@ def _check_members(archive: Archive, manifest: Manifest, findings: _Findings) ->
             findings.add("members", f"{name} is not the file that was packed ({sha256[:12]}…)")
 
 
-def _environment(archive: Archive, manifest: Manifest, findings: _Findings) -> WorkflowEnv | None:
+def _environment(archive: Archive, manifest: Manifest, findings: Findings) -> WorkflowEnv | None:
     """The declared environment, made from our registry; None if there is none like it.
 
     Nothing of the submission is imported: its entry point is compared, never followed.
@@ -234,9 +128,9 @@ class _Seen:
 def _recomputed(
     lines: Iterable[bytes],
     manifest: Manifest,
-    questions: _Questions,
+    questions: Questions,
     env: WorkflowEnv | None,
-    findings: _Findings,
+    findings: Findings,
     seen: _Seen,
 ) -> Iterator[Episode]:
     """The episodes as we compute them; all that is wrong with the stored ones goes to findings."""
@@ -285,7 +179,7 @@ def _remember(seen: _Seen, stored: Episode) -> None:
 
 
 def _check_samples(
-    manifest: Manifest, questions: _Questions, seen: _Seen, findings: _Findings
+    manifest: Manifest, questions: Questions, seen: _Seen, findings: Findings
 ) -> None:
     wanted = questions.tasks
     if missing := manifest.suite.rows - len(wanted):
@@ -296,7 +190,7 @@ def _check_samples(
             findings.add("samples", f"task {task} has {found} of {manifest.k} samples")
 
 
-def _check_scores(manifest: Manifest, found: dict[str, object], findings: _Findings) -> None:
+def _check_scores(manifest: Manifest, found: dict[str, object], findings: Findings) -> None:
     if found.get("problem"):
         findings.add("scores", f"cannot be recomputed: {found['problem']}")
         return

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from mas_envs.console import command_line
+from mas_envs import testing
+from mas_envs.console import command_line, key_values
+from mas_envs.episodes.store import read_episodes
+from mas_envs.episodes.text import conversation_text
+from mas_envs.episodes.viewer import page
+from mas_envs.registration import all_specs, make
 
 app = command_line(
     "Multi-agent environments for language models.",
@@ -26,26 +30,9 @@ Arguments = Annotated[
 ]
 
 
-def _arguments(pairs: list[str] | None) -> dict[str, Any]:
-    from mas_envs.errors import UserError
-
-    found = {}
-    for pair in pairs or ():
-        key, equals, text = pair.partition("=")
-        if not equals:
-            raise UserError(f"--arg {pair!r}; write it as key=value")
-        try:
-            found[key] = json.loads(text)
-        except ValueError:
-            found[key] = text
-    return found
-
-
 @app.command(name="list")
 def list_() -> None:
     """The environments that are installed."""
-    from mas_envs.registration import all_specs
-
     for spec in all_specs():
         typer.echo(f"{spec.id:<20} {spec.entry_point}")
 
@@ -53,18 +40,14 @@ def list_() -> None:
 @app.command()
 def check(id: str, arg: Arguments = None, episodes: int = 20, seed: int = 0) -> None:
     """Run PettingZoo's tests on ID, and ours: seeds, serialised spec, exact replay."""
-    from mas_envs.testing import check as run_checks
-
-    for line in run_checks(id, episodes, seed, **_arguments(arg)):
+    for line in testing.check(id, episodes, seed, **key_values(arg or (), "--arg")):
         typer.echo(f"ok  {line}")
 
 
 @app.command()
 def play(id: str, arg: Arguments = None, seed: int = 0) -> None:
     """Play an episode of ID yourself: you are shown what each agent sees and answer for it."""
-    from mas_envs.registration import make
-
-    env = make(id, render_mode="ansi", **_arguments(arg))
+    env = make(id, render_mode="ansi", **key_values(arg or (), "--arg"))
     env.reset(seed=seed)
     for agent in env.agent_iter():
         observation, _, terminated, truncated, _ = env.last()
@@ -81,9 +64,6 @@ def play(id: str, arg: Arguments = None, seed: int = 0) -> None:
 @app.command()
 def show(path: Path, number: Annotated[int, typer.Option("-n", min=1)] = 10) -> None:
     """Print stored conversations (a folder, a shard or a .jsonl file)."""
-    from mas_envs.episodes.store import read_episodes
-    from mas_envs.episodes.text import conversation_text
-
     for episode in islice(read_episodes(path), number):
         typer.echo(conversation_text(episode) + "\n")
 
@@ -91,9 +71,6 @@ def show(path: Path, number: Annotated[int, typer.Option("-n", min=1)] = 10) -> 
 @app.command()
 def view(path: Path, out: Path = Path("episodes.html")) -> None:
     """Write stored conversations (at most 200 of them) as one HTML page."""
-    from mas_envs.episodes.store import read_episodes
-    from mas_envs.episodes.viewer import page
-
     html = page(str(path), {"episodes": list(read_episodes(path))})
     out.write_text(html, encoding="utf-8")
     typer.echo(f"wrote {out}")

@@ -12,6 +12,7 @@ with progress("aime24", total=480, done=32) as bar:
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import sys
 import time
@@ -52,6 +53,23 @@ def command_line(about: str, examples: Sequence[str] = ()) -> typer.Typer:
     )
     app.callback()(lambda: None)  # a group even while it has a single command
     return app
+
+
+def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
+    """`key=value` arguments; a value that is JSON (2, true, [1]) is read as such, else as text.
+
+    Raises `UserError` naming the option for anything else.
+    """
+    found = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not (key and equals):
+            raise UserError(f"{option} {pair!r}; write it as key=value")
+        try:
+            found[key] = json.loads(text)
+        except ValueError:
+            found[key] = text
+    return found
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from typing import Any
 
 import pettingzoo
@@ -89,6 +88,8 @@ class _PettingZooMaker:
 
 
 def _load_plugins() -> None:
+    from importlib import metadata  # here, since it would be a tenth of `import mas_envs`
+
     global _plugins_loaded
     if _plugins_loaded:
         return

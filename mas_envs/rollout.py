@@ -11,9 +11,8 @@ and ends the rollout with its traceback.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -22,14 +21,14 @@ import numpy as np
 
 from mas_envs.episodes.plain import plain
 from mas_envs.episodes.schema import Episode, Sampling
-from mas_envs.errors import MachineryError, TooManyFailures, UserError
+from mas_envs.errors import MachineryError, UserError
+from mas_envs.failure_watch import FailureWatch
 from mas_envs.policies.base import Policies, Policy, Request, Response
+from mas_envs.protocol import Ask, role_of
 from mas_envs.session import Session
 from mas_envs.tasks import Task
-from mas_envs.workflow import Ask, Tool, WorkflowEnv, role_of
-
-FAILURE_WINDOW = 200
-FAILURE_SHARE = 0.05
+from mas_envs.tools import ToolQueue, stop_if_cancelled
+from mas_envs.workflow import WorkflowEnv
 
 
 async def rollout(
@@ -79,7 +78,7 @@ async def rollout(
                 finished.put_nowait(None)
 
     workers = [asyncio.create_task(work()) for _ in range(working)]
-    failures = _FailureWatch()
+    failures = FailureWatch()
     try:
         while (result := await finished.get()) is not None:
             if isinstance(result, BaseException):
@@ -139,23 +138,6 @@ def _jobs(tasks: Sequence[Task], samples: int, skip: Container[tuple[str, int]])
         seen[task.id] += 1
 
 
-class _FailureWatch:
-    """Stops a run in which the machinery, not the models, decides what is measured."""
-
-    def __init__(self) -> None:
-        self.recent: deque[str] = deque(maxlen=FAILURE_WINDOW)
-
-    def see(self, episode: Episode) -> None:
-        self.recent.append(episode.reason if episode.status == "failed" else "")
-        reasons = Counter(reason for reason in self.recent if reason)
-        if reasons.total() > FAILURE_SHARE * FAILURE_WINDOW:
-            worst, count = reasons.most_common(1)[0]
-            raise TooManyFailures(
-                f"{reasons.total()} of the last {len(self.recent)} episodes failed; "
-                f"most often ({count}): {worst}"
-            )
-
-
 class _Player:
     """What all episodes of one rollout share."""
 
@@ -183,7 +165,7 @@ class _Player:
             agent: _for_agent(sampling, agent, "sampling") or Sampling()
             for agent in env.possible_agents
         }
-        self.tools = {name: _ToolQueue(name, tool, retries) for name, tool in env.tools.items()}
+        self.tools = {name: ToolQueue(name, tool, retries) for name, tool in env.tools.items()}
 
     async def play(self, job: _Job) -> Episode:
         """One episode, done or failed."""
@@ -258,7 +240,7 @@ class _Player:
             except UserError:
                 raise
             except (Exception, asyncio.CancelledError) as error:
-                _stop_if_cancelled(error)
+                stop_if_cancelled(error)
                 if attempt == self.retries:
                     reason = f"policy of {request.agent}: {type(error).__name__}: {error}"
                     raise MachineryError(reason) from error
@@ -275,94 +257,3 @@ async def _all(acts: Any) -> list[Response]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _stop_if_cancelled(error: BaseException) -> None:
-    """Tell "we are being cancelled" (it must go on) from a policy's or tool's own cancellation."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError from error
-
-
-class _ToolQueue:
-    """Calls of many episodes to one tool, sent to it as one batch per turn of the event loop.
-
-    A plain function runs in place, so that nothing depends on the clock; an `async def` tool is
-    awaited. When a batch fails, its calls are tried one by one: siblings do not share a fault. A
-    `UserError` is not retried; it stops the rollout.
-    """
-
-    def __init__(self, name: str, tool: Tool, retries: int) -> None:
-        self.name, self.tool, self.retries = name, tool, retries
-        self.waiting: list[tuple[dict[str, Any], asyncio.Future[Any]]] = []
-        self.running: set[asyncio.Task[None]] = set()
-
-    def call(self, args: dict[str, Any]) -> asyncio.Future[Any]:
-        """The future result of one call."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        if not self.waiting:
-            loop.call_soon(self._send)
-        self.waiting.append((args, future))
-        return future
-
-    def _send(self) -> None:
-        batch = [one for one in self.waiting if not one[1].done()]
-        self.waiting = []
-        if not batch:
-            return
-        task = asyncio.ensure_future(self._run(batch))
-        self.running.add(task)
-        task.add_done_callback(self.running.discard)
-
-    async def close(self) -> None:
-        """Cancel what runs."""
-        for task in self.running:
-            task.cancel()
-        await asyncio.gather(*self.running, return_exceptions=True)
-
-    async def _run(self, batch: list[tuple[dict[str, Any], asyncio.Future[Any]]]) -> None:
-        try:
-            results = await self._invoke([args for args, _ in batch])
-        except (Exception, asyncio.CancelledError) as error:
-            _stop_if_cancelled(error)
-            if len(batch) > 1:
-                for one in batch:
-                    await self._run([one])
-                return
-            await self._retry(batch[0], error)
-            return
-        for (_, future), result in zip(batch, results, strict=True):
-            if not future.done():
-                future.set_result(result)
-
-    async def _retry(
-        self, one: tuple[dict[str, Any], asyncio.Future[Any]], error: BaseException
-    ) -> None:
-        args, future = one
-        for _ in range(self.retries):
-            if isinstance(error, UserError) or future.done():
-                break
-            try:
-                result = (await self._invoke([args]))[0]
-            except (Exception, asyncio.CancelledError) as again:
-                _stop_if_cancelled(again)
-                error = again
-                continue
-            if not future.done():
-                future.set_result(result)
-            return
-        if future.done():
-            return
-        if isinstance(error, UserError):
-            future.set_exception(error)
-            return
-        future.set_exception(MachineryError(f"tool {self.name}: {type(error).__name__}: {error}"))
-
-    async def _invoke(self, batch: list[dict[str, Any]]) -> list[Any]:
-        results = self.tool(batch)
-        if inspect.isawaitable(results):
-            results = await results
-        if len(results) != len(batch):
-            raise MachineryError(f"{len(results)} results for {len(batch)} calls")
-        return list(results)

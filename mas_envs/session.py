@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,10 +19,8 @@ from mas_envs.episodes.schema import Episode, Event, Message, Sampling, ToolResu
 from mas_envs.errors import ReplayMismatch, UserError, WorkflowError
 from mas_envs.parsing import Parsed
 from mas_envs.policies.base import Response
+from mas_envs.protocol import Ask, Call, Outcome, Reply, Workflow, role_of
 from mas_envs.tasks import Task
-
-if TYPE_CHECKING:
-    from mas_envs.workflow import Ask, Call, Outcome, WorkflowEnv
 
 
 class Session:
@@ -30,7 +28,7 @@ class Session:
 
     def __init__(
         self,
-        env: WorkflowEnv,
+        env: Workflow,
         task: Task,
         *,
         seed: int,
@@ -63,8 +61,6 @@ class Session:
 
     def _advance(self, sent: Any) -> None:
         """Resume the generator until it waits again or ends."""
-        from mas_envs.workflow import Ask, Call
-
         self.call, self.asks, self._replies = None, [], []
         try:
             wanted = self._play.send(sent)
@@ -89,8 +85,6 @@ class Session:
         self.asks, self.asked_at = [_frozen(ask) for ask in self.asks], self.turn
 
     def _end(self, outcome: Any) -> None:
-        from mas_envs.workflow import Outcome
-
         if not isinstance(outcome, Outcome):
             raise WorkflowError(f"play() returned {outcome!r}, not an Outcome") from None
         if not isinstance(outcome.reward, int | float) or not math.isfinite(outcome.reward):
@@ -109,8 +103,6 @@ class Session:
         seconds: float = 0.0,
     ) -> Turn:
         """The first unanswered Ask gets its response; after the last one, play resumes."""
-        from mas_envs.workflow import Reply, role_of
-
         if not self.asks:
             raise WorkflowError("nobody is asked: the episode is over, failed, or waits for a tool")
         ask = self.asks[0]
@@ -200,7 +192,7 @@ def _frozen(ask: Ask) -> Ask:
     return msgspec.structs.replace(ask, messages=messages)
 
 
-def replay(env: WorkflowEnv, episode: Episode, decision: int | None = None) -> Session:
+def replay(env: Workflow, episode: Episode, decision: int | None = None) -> Session:
     """A session of `env` that stands where the episode stood before its event `decision`.
 
     None replays to the end. Raises `ReplayMismatch` when the workflow, prompts or task changed,

@@ -14,13 +14,10 @@ then every episode can be replayed to any decision and forked there. One generat
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import math
 import operator
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
@@ -28,58 +25,16 @@ from gymnasium import spaces
 from pettingzoo import AECEnv
 
 from mas_envs.episodes.plain import plain
-from mas_envs.episodes.schema import Episode, Grade, Message, ParseStatus
+from mas_envs.episodes.schema import Episode
+from mas_envs.episodes.text import conversation_text
 from mas_envs.errors import InvalidAction, UserError, WorkflowError
-from mas_envs.parsing import Parsed
+from mas_envs.protocol import Ask, Call, Outcome, Play, Reply, role_of
+from mas_envs.session import Session
 from mas_envs.spaces import Language, conversation
 from mas_envs.tasks import Task, TaskSet, load_tasks
+from mas_envs.tools import Tool, call_now
 
-if TYPE_CHECKING:
-    from mas_envs.session import Session
-
-Parser = Callable[[str], Parsed]
-Tool = Callable[[list[dict[str, Any]]], list[Any] | Awaitable[list[Any]]]
-"""A tool takes a batch of JSON arguments and gives back as many JSON results, in order."""
-
-
-class Ask(msgspec.Struct, frozen=True):
-    """Suspend for an agent. `parse` reads its text; `max_tokens` lowers the sampling limit."""
-
-    agent: str
-    messages: Sequence[Message]
-    parse: Parser | None = None
-    max_tokens: int | None = None
-
-
-class Call(msgspec.Struct, frozen=True):
-    """Suspend for a tool of the environment, with JSON arguments."""
-
-    tool: str
-    args: dict[str, Any]
-
-
-class Reply(NamedTuple):
-    """What an agent answered: its text, the parsed value, and how parsing went."""
-
-    text: str
-    value: Any
-    status: ParseStatus
-
-
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of an episode. `reward` is the team's; `info` holds JSON values for readers."""
-
-    reward: float
-    grade: Grade | None = None
-    info: dict[str, Any] = {}
-
-
-Play = Generator[Ask | Call | list[Ask], Any, Outcome]
-
-
-def role_of(agent: str) -> str:
-    """The role of an agent id: `solver_0` is a `solver`."""
-    return agent.rpartition("_")[0]
+__all__ = ["Ask", "Call", "Outcome", "Play", "Reply", "WorkflowEnv", "role_of"]
 
 
 def _checked_seed(seed: Any) -> int:
@@ -92,17 +47,18 @@ def _checked_seed(seed: Any) -> int:
     return number
 
 
-def call_now(tool: Tool, args: dict[str, Any]) -> Any:
-    """One call outside of a rollout; an async tool gets an event loop in a thread of its own."""
-    results = tool([args])
-    if inspect.isawaitable(results):
-        with ThreadPoolExecutor(1) as thread:
-            results = thread.submit(asyncio.run, _awaited(results)).result()
-    return results[0]
-
-
-async def _awaited(results: Awaitable[list[Any]]) -> list[Any]:
-    return await results
+def _checked_options(options: Any) -> Mapping[str, Any]:
+    """The options of `reset`. Unknown ones are ignored, as PettingZoo's tests want, but not a
+    misspelt "task": it would quietly play another one.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise UserError(f"options {options!r:.80}; give a dictionary such as {{'task': id}}")
+    for key in options:
+        if key != "task" and str(key).casefold().startswith("task"):
+            raise UserError(f"options key {key!r}; write options={{'task': id}} to choose the task")
+    return options
 
 
 class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
@@ -147,12 +103,13 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
         if isinstance(invalid_penalty, Mapping):
             if unknown := set(invalid_penalty) - known:
                 raise UserError(f"invalid_penalty names {sorted(unknown)}; roles: {sorted(known)}")
-            self.invalid_penalty = {role: invalid_penalty.get(role, 0.0) for role in known}
+            penalties = {role: invalid_penalty.get(role, 0.0) for role in known}
         else:
-            self.invalid_penalty = dict.fromkeys(known, invalid_penalty)
-        for penalty in self.invalid_penalty.values():
+            penalties = dict.fromkeys(known, invalid_penalty)
+        for penalty in penalties.values():
             if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
                 raise UserError(f"invalid_penalty {penalty!r}; it must be a number from 0 up")
+        self.invalid_penalty: Mapping[str, float] = penalties
         self.tools: dict[str, Tool] = {}
         self._observation_spaces = {a: conversation(self.max_turns) for a in self.possible_agents}
         self._action_spaces = {agent: Language() for agent in self.possible_agents}
@@ -188,22 +145,19 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Start an episode. `options={"task": id}` names the task; otherwise the seed picks it."""
-        from mas_envs.session import Session
-
-        if options is not None and not isinstance(options, Mapping):
-            raise UserError(f"options {options!r:.80}; give a dictionary such as {{'task': id}}")
-        seeds = self._seeds if seed is None else np.random.SeedSequence(_checked_seed(seed))
+        chosen = _checked_options(options)
         if seed is None:
+            seeds = self._seeds
             episode_seed = int(seeds.spawn(1)[0].generate_state(1)[0])
         else:
             episode_seed = _checked_seed(seed)
-        if options and "task" in options:
-            task = self.tasks.by_id(options["task"])
+            seeds = np.random.SeedSequence(episode_seed)
+        if "task" in chosen:
+            task = self.tasks.by_id(chosen["task"])
         else:
             pick = np.random.default_rng(np.random.SeedSequence([episode_seed, 0]))
             task = self.tasks[int(pick.integers(len(self.tasks)))]
-        self._current = Session(self, task, seed=episode_seed)
-        self._seeds = seeds
+        self._current, self._seeds = Session(self, task, seed=episode_seed), seeds
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
@@ -274,8 +228,6 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
 
     def render(self) -> str | None:
         """The conversation so far as text (render_mode "ansi"), else None."""
-        from mas_envs.episodes.text import conversation_text
-
         return conversation_text(self.episode) if self.render_mode == "ansi" else None
 
     def close(self) -> None:

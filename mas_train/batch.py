@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from mas_envs.errors import UserError
 from mas_train.rows import Rows
@@ -23,8 +24,8 @@ class Batch:
     """
 
     rows: Rows
-    advantages: np.ndarray[Any, np.dtype[np.float64]]
-    weights: np.ndarray[Any, np.dtype[np.float64]]
+    advantages: NDArray[np.float64]
+    weights: NDArray[np.float64]
     old_log_probs: list[Any] | None = None
 
     def take(self, index: Any) -> Batch:
@@ -55,23 +56,23 @@ class Batch:
         return self.take(self.weights * self.advantages != 0)
 
 
-def trainable(rows: Rows, advantages: Any) -> Batch:
+def trainable(rows: Rows, advantages: ArrayLike) -> Batch:
     """The rows that take part in the gradient: known, with response tokens. Weights are 0 yet.
 
     Raises `UserError` when `advantages` are not [N], or an advantage or a sampler log-prob of such
     a row is not finite.
     """
-    advantages = np.asarray(advantages, np.float64)
-    if advantages.shape != (len(rows),):
-        raise UserError(f"{len(rows)} rows but advantages of shape {advantages.shape}")
+    values = np.asarray(advantages, np.float64)
+    if values.shape != (len(rows),):
+        raise UserError(f"{len(rows)} rows but advantages of shape {values.shape}")
     index = np.flatnonzero(rows.known & np.array([len(ids) > 0 for ids in rows.ids], np.bool_))
     for i in index.tolist():
-        if not (np.isfinite(advantages[i]) and np.isfinite(rows.log_probs[i]).all()):
+        if not (np.isfinite(values[i]) and np.isfinite(rows.log_probs[i]).all()):
             raise UserError(
-                f"row {i} ({rows.agent[i]}): its advantage {advantages[i]} or one of its sampler "
+                f"row {i} ({rows.agent[i]}): its advantage {values[i]} or one of its sampler "
                 "log-probs is not finite"
             )
-    return Batch(rows.take(index), advantages[index], np.zeros(len(index)))
+    return Batch(rows.take(index), values[index], np.zeros(len(index)))
 
 
 def mini_batches(batch: Batch, count: int) -> list[Batch]:

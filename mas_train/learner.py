@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
+from transformers import PreTrainedModel
 
-from mas_envs.errors import MasError, UnknownName
+from mas_envs.errors import MasError
 from mas_train.batch import Batch, mini_batches, trainable
+from mas_train.config import LossConfig, OptimizerConfig
 from mas_train.log_probs import row_log_probs, token_log_probs
 from mas_train.losses import surrogate
 from mas_train.packing import Pack, pack_rows
@@ -31,34 +34,31 @@ class NonFiniteGradient(MasError):
 class Learner:
     """A model, its optimizer and its place in the schedule.
 
-    `optimizer` has the attributes of `config.OptimizerConfig`; `total_steps` optimizer steps are
-    what a linear or cosine schedule decays over. `token_budget` bounds a micro-batch; it changes
-    time and memory, never the gradient. `agent_norms` measures each role's gradient norm when a
-    model serves several (one gradient buffer more). Dropout is set to 0: it would make the
-    learner's log-probs differ from the sampler's.
+    `total_steps` optimizer steps are what a linear or cosine schedule decays over. `token_budget`
+    bounds a micro-batch; it changes time and memory, never the gradient. `agent_norms` measures
+    each role's gradient norm when a model serves several (one gradient buffer more). Dropout is
+    set to 0: it would make the learner's log-probs differ from the sampler's.
 
     `version` counts calls of `update`; a rollout made with these weights carries it.
     """
 
     def __init__(
         self,
-        model: Any,
-        optimizer: Any,
+        model: PreTrainedModel,
+        optimizer: OptimizerConfig,
         *,
         total_steps: int | None = None,
         max_grad_norm: float = 1.0,
         token_budget: int = 2048,
         agent_norms: bool = True,
     ) -> None:
-        if optimizer.name != "adamw":
-            raise UnknownName("optimizer", optimizer.name, ["adamw"])
         self.model = model.train()
         disable_dropout(model)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
             self.parameters,
             lr=optimizer.lr,
-            betas=tuple(optimizer.betas),
+            betas=optimizer.betas,
             eps=optimizer.eps,
             weight_decay=optimizer.weight_decay,
         )
@@ -71,8 +71,8 @@ class Learner:
     def update(
         self,
         rows: Rows,
-        advantages: Any,
-        loss: Any,
+        advantages: ArrayLike,
+        loss: LossConfig,
         *,
         loss_weights: Mapping[str, float] | None = None,
         updates: int = 1,
@@ -80,10 +80,10 @@ class Learner:
     ) -> dict[str, float]:
         """Learn from one batch of experience, every row used once; returns its metrics.
 
-        `advantages` [N] belong to `rows`; `loss` has the attributes of `config.LossConfig`;
-        `loss_weights` (role → factor, default 1) multiply the weights of a role's tokens. With
-        `updates` > 1 the trajectories are dealt to so many mini-batches, each an optimizer step,
-        and pi_old is computed once before the first. `max_tokens` is L of aggregation `constant`.
+        `advantages` [N] belong to `rows`; `loss_weights` (role → factor, default 1) multiply the
+        weights of a role's tokens. With `updates` > 1 the trajectories are dealt to so many
+        mini-batches, each an optimizer step, and pi_old is computed once before the first.
+        `max_tokens` is L of aggregation `constant`.
         Rows that are not known and rows without response tokens are left out. Rows whose advantage
         is 0 count in every mean but are not computed: their gradient is 0.
 
@@ -117,7 +117,9 @@ class Learner:
             "lr": self.learning_rate(),
         }
 
-    def _step(self, batch: Batch, roles: list[str], loss: Any, metrics: UpdateMetrics) -> None:
+    def _step(
+        self, batch: Batch, roles: list[str], loss: LossConfig, metrics: UpdateMetrics
+    ) -> None:
         """One optimizer step on one mini-batch; none where no row has a gradient."""
         self.optimizer.zero_grad(set_to_none=True)
         by_role: dict[str, float] = {}
@@ -145,7 +147,7 @@ class Learner:
             self._skip(metrics)
         self.optimizer.zero_grad(set_to_none=True)
 
-    def _accumulate(self, batch: Batch, loss: Any, metrics: UpdateMetrics) -> None:
+    def _accumulate(self, batch: Batch, loss: LossConfig, metrics: UpdateMetrics) -> None:
         """Add the gradient of sum(weight x loss) over the tokens of the batch, pack by pack."""
         rows, device = batch.rows, self.parameters[0].device
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from mas_train.packing import Pack, pack_rows, packed_attention
@@ -45,9 +46,7 @@ def token_log_probs(model: Any, pack: Pack, temperature: Tensor) -> TokenLogProb
 
 
 @torch.no_grad()
-def row_log_probs(
-    model: Any, rows: Rows, budget: int = 2048
-) -> list[np.ndarray[Any, np.dtype[np.floating[Any]]]]:
+def row_log_probs(model: Any, rows: Rows, budget: int = 2048) -> list[NDArray[np.floating[Any]]]:
     """The learner's log-probs of every response, in row order: a list of N arrays [T]."""
     result: list[Any] = [np.zeros(0)] * len(rows)
     device = next(model.parameters()).device

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import AttentionInterface
 
@@ -47,16 +48,16 @@ class Pack:
     token, `targets` [K]: those tokens, `row` [K]: the row of the batch each belongs to.
     """
 
-    rows: np.ndarray[Any, np.dtype[np.int64]]
+    rows: NDArray[np.int64]
     input_ids: Tensor
     positions: Tensor
     predictors: Tensor
     targets: Tensor
-    row: np.ndarray[Any, np.dtype[np.int64]]
+    row: NDArray[np.int64]
     blocks: Blocks
 
 
-def plan(lengths: Any, budget: int) -> list[np.ndarray[Any, np.dtype[np.int64]]]:
+def plan(lengths: Any, budget: int) -> list[NDArray[np.int64]]:
     """Row indices of each pack: longest rows first, each pack filled up to `budget` tokens.
 
     Every row of length > 0 is in exactly one pack; rows of length 0 are in none.
@@ -113,7 +114,7 @@ def _pack(rows: Rows, prompts: Any, trained: Any, chosen: Any, device: Any) -> P
     )
 
 
-def _spans(starts: Any, lengths: Any) -> np.ndarray[Any, np.dtype[np.int64]]:
+def _spans(starts: Any, lengths: Any) -> NDArray[np.int64]:
     """start, start + 1, … of each span, end to end."""
     ends = np.cumsum(lengths)
     shift = np.repeat(starts - (ends - lengths), lengths)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mas_envs.episodes.schema import Episode, Turn, row_rewards
+from mas_envs.episodes.schema import Episode, Ids, LogProbs, Turn, row_rewards
 from mas_envs.errors import UserError
 
 
@@ -23,16 +24,16 @@ class Rows:
     them at `temperature[i]`. A row without tokens (an untrained agent) has arrays of length 0.
     """
 
-    reward: np.ndarray[Any, np.dtype[np.float64]]
-    prompt: np.ndarray[Any, np.dtype[np.int64]]
-    agent: np.ndarray[Any, np.dtype[np.str_]]
-    trajectory: np.ndarray[Any, np.dtype[np.int64]]
-    turn: np.ndarray[Any, np.dtype[np.int64]]
-    known: np.ndarray[Any, np.dtype[np.bool_]]
-    temperature: np.ndarray[Any, np.dtype[np.float64]]
-    prompt_ids: Sequence[np.ndarray[Any, np.dtype[np.int32]]]
-    ids: Sequence[np.ndarray[Any, np.dtype[np.int32]]]
-    log_probs: Sequence[np.ndarray[Any, np.dtype[np.float32]]]
+    reward: NDArray[np.float64]
+    prompt: NDArray[np.int64]
+    agent: NDArray[np.str_]
+    trajectory: NDArray[np.int64]
+    turn: NDArray[np.int64]
+    known: NDArray[np.bool_]
+    temperature: NDArray[np.float64]
+    prompt_ids: Sequence[Ids]
+    ids: Sequence[Ids]
+    log_probs: Sequence[LogProbs]
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -66,36 +67,40 @@ def episode_rows(episodes: Iterable[Episode], trained: Collection[str] | None = 
     the importance ratio is biased.
     """
     groups: dict[tuple[int, int, str], int] = {}
-    heads: list[tuple[float, int, str, int, int, bool, float]] = []
-    tokens: list[tuple[Any, Any, Any]] = []
+    rows: list[_Row] = []
     for trajectory, episode in enumerate(episodes):
         group = groups.setdefault((episode.step, episode.group, episode.task), len(groups))
-        done = episode.status == "done"
-        turns = episode.turns
+        done, turns = episode.status == "done", episode.turns
         ranks = {batch: i for i, batch in enumerate(sorted({turn.batch for turn in turns}))}
         for turn, reward in zip(turns, row_rewards(episode), strict=True):
             if done and (trained is None or turn.role in trained):
                 _check_trainable(episode, turn)
-            rank, temperature = ranks[turn.batch], turn.sampling.temperature
-            heads.append((reward, group, turn.role, trajectory, rank, done, temperature))
-            tokens.append(_tokens(turn))
-    columns: list[Any] = list(zip(*heads, strict=True)) or [()] * 7
-    prompt_ids, ids, log_probs = list(zip(*tokens, strict=True)) or [()] * 3
+            rows.append(_Row(turn, reward, group, trajectory, ranks[turn.batch], done))
+    tokens = [_tokens(row.turn) for row in rows]
     return Rows(
-        reward=np.array(columns[0], np.float64),
-        prompt=np.array(columns[1], np.int64),
-        agent=np.array(columns[2], np.str_),
-        trajectory=np.array(columns[3], np.int64),
-        turn=np.array(columns[4], np.int64),
-        known=np.array(columns[5], np.bool_),
-        temperature=np.array(columns[6], np.float64),
-        prompt_ids=prompt_ids,
-        ids=ids,
-        log_probs=log_probs,
+        reward=np.array([row.reward for row in rows], np.float64),
+        prompt=np.array([row.prompt for row in rows], np.int64),
+        agent=np.array([row.turn.role for row in rows], np.str_),
+        trajectory=np.array([row.trajectory for row in rows], np.int64),
+        turn=np.array([row.rank for row in rows], np.int64),
+        known=np.array([row.known for row in rows], np.bool_),
+        temperature=np.array([row.turn.sampling.temperature for row in rows], np.float64),
+        prompt_ids=[prompt_ids for prompt_ids, _, _ in tokens],
+        ids=[ids for _, ids, _ in tokens],
+        log_probs=[log_probs for _, _, log_probs in tokens],
     )
 
 
-def _tokens(turn: Turn) -> tuple[Any, Any, Any]:
+class _Row(NamedTuple):
+    turn: Turn
+    reward: float
+    prompt: int
+    trajectory: int
+    rank: int
+    known: bool
+
+
+def _tokens(turn: Turn) -> tuple[Ids, Ids, LogProbs]:
     """Prompt ids, response ids and log-probs; empty arrays for a policy without tokens."""
     if turn.prompt_ids is None or turn.ids is None or turn.log_probs is None:
         return np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32)

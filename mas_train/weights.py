@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mas_envs.errors import UnknownName, UserError
 
@@ -21,7 +22,7 @@ def token_weights(
     *,
     max_tokens: int | None = None,
     row_weights: Any = 1.0,
-) -> np.ndarray[Any, np.dtype[np.float64]]:
+) -> NDArray[np.float64]:
     """The weight of each token of row i, [B]; within a row all tokens weigh the same.
 
     `lengths` [B] are the trained tokens of each row of the optimizer batch. With N their sum and

@@ -6,16 +6,16 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.suites.spec import Suite, suite
 from mas_envs.errors import BadFile, UserError
+from mas_envs.files import json_objects
 from mas_envs.parsing import boxed
+from mas_envs.task_files import Row
 from mas_envs.tasks import SOURCES, Task, TaskSet, load_tasks
-
-Row = tuple[str, str, dict[str, Any]]
 
 
 class SuiteWarning(UserWarning):
@@ -73,7 +73,7 @@ def _read(name: str, data: str | None = None) -> list[Row]:
             f"{spec.title} ({spec.rows} problems; source: {spec.source})"
         )
     rows, spoiled = [], []
-    for line, row in _objects(Path(data)):
+    for line, row in json_objects(Path(data)):
         try:
             rows.append(_row(spec, row))
         except _BadRow as error:
@@ -87,24 +87,6 @@ def _read(name: str, data: str | None = None) -> list[Row]:
 
 
 SOURCES["suite"] = _read  # so that the spec of a suite's TaskSet loads it again
-
-
-def _objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise BadFile(path, f"cannot read the problems: {error.strerror}") from None
-    with file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line.decode("utf-8-sig"))
-            except (ValueError, RecursionError) as error:
-                raise BadFile(path, f"not JSON ({error})", number, "one object a line") from None
-            if not isinstance(row, dict):
-                raise BadFile(path, f"a {type(row).__name__}, not a JSON object", number)
-            yield number, row
 
 
 class _BadRow(Exception):

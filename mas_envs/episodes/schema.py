@@ -11,14 +11,15 @@ from typing import Any, Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mas_envs.episodes.plain import plain
 from mas_envs.errors import UserError
 
 SCHEMA_VERSION = 1
 
-Ids = np.ndarray[Any, np.dtype[np.int32]]
-LogProbs = np.ndarray[Any, np.dtype[np.float32]]
+Ids = NDArray[np.int32]
+LogProbs = NDArray[np.float32]
 
 ParseStatus = Literal["ok", "missing", "ambiguous", "truncated"]
 GradeStatus = Literal["ok", "no_answer", "truncated", "unparseable", "limit", "error"]

@@ -45,13 +45,17 @@ def read(text: str) -> Tree:
         reader = _Reader(_tokens(text))
         tree = reader.sum()
         if reader.peek() != _END:
-            raise Unparseable(f"unexpected {reader.peek()[1]!r}")
+            raise _unexpected(reader.peek()[1])
         return tree
     except Unparseable:
         for command in _COMMAND.findall(text):
             if command not in _KNOWN:
                 raise Unfamiliar(f"the command \\{command}") from None
         raise
+
+
+def _unexpected(token: str) -> Unparseable:
+    return Unparseable(f"unexpected {token!r}" if token else "it ends too early")
 
 
 def number(literal: str) -> Fraction:
@@ -238,7 +242,7 @@ class _Reader:
             return ("call", "abs", [tree])
         if kind == "cmd":
             return self.command(token[1:])
-        raise Unparseable(f"unexpected {token!r}")
+        raise _unexpected(token)
 
     def command(self, name: str) -> Tree:
         if name == "pi" or name in _GREEK:

@@ -52,7 +52,7 @@ def grade_math(response: str, gold: str | Sequence[str]) -> Grade:
     if answer is None:
         return _grade(False, status, None, f"the response has {_WHY[status]}")
     if len(answer) > MAX_ANSWER:
-        return _grade(False, "limit", answer[:80] + "…", f"longer than {MAX_ANSWER} characters")
+        return _grade(False, "limit", answer[:80] + "…", _TOO_LONG)
     golds = [gold] if isinstance(gold, str) else list(gold)
     grades = []
     for reference in golds:
@@ -66,6 +66,7 @@ def grade_math(response: str, gold: str | Sequence[str]) -> Grade:
     return grades[0] if grades else _grade(None, "error", answer, "no reference answer")
 
 
+_TOO_LONG = f"the answer is longer than {MAX_ANSWER} characters"
 _WHY = {"no_answer": r"no \boxed{} answer", "truncated": r"a last \boxed{} that is never closed"}
 
 
@@ -99,7 +100,7 @@ def _whole_numbers(response: str, gold: str | Sequence[str]) -> Grade | None:
     if end < 0 or not _is_integer(content) or "</think>" in response[end:]:
         return None
     correct = int(content) == int(gold)
-    return _grade(correct, "ok", content, "integers")
+    return _grade(correct, "ok", content, _sentence(content, gold, correct))
 
 
 def _is_integer(text: str) -> bool:
@@ -115,18 +116,32 @@ def _compare(gold: str, answer: str) -> Grade:
     if not given:
         return _grade(False, "no_answer", answer, "the box is empty")
     if len(given) > MAX_ANSWER:
-        return _grade(False, "limit", answer, f"longer than {MAX_ANSWER} characters")
+        return _grade(False, "limit", answer, _TOO_LONG)
     try:
         correct = same(reference, given)
-        return _grade(correct, "ok", answer, "" if correct else f"not {gold}")
+        return _grade(correct, "ok", answer, _sentence(answer, gold, correct))
     except (LimitHit, RecursionError, MemoryError) as error:
-        return _grade(False, "limit", answer, str(error))
+        return _grade(False, "limit", answer, f"too much to compare: {error}")
     except BadGold as error:
-        return _grade(None, "error", answer, f"the reference answer: {error}")
+        return _grade(None, "error", answer, f"the reference answer is too much: {error}")
     except Unfamiliar as error:
-        return _ask_math_verify(reference, given, answer, str(error))
+        return _ask_math_verify(reference, given, answer, _unread(answer, gold, error))
     except Unparseable as error:
-        return _grade(False, "unparseable", answer, str(error))
+        return _grade(False, "unparseable", answer, _unread(answer, gold, error))
+
+
+def _sentence(answer: str, gold: str, correct: bool) -> str:
+    if answer == gold:
+        return f"{_short(answer)} is the reference answer"
+    return f"{_short(answer)} {'equals' if correct else 'is not'} {_short(gold)}"
+
+
+def _unread(answer: str, gold: str, error: Unparseable) -> str:
+    return f"{_short(answer)} cannot be compared with {_short(gold)}: {error}"
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _ask_math_verify(gold: str, given: str, answer: str, why: str) -> Grade:
@@ -142,7 +157,8 @@ def _ask_math_verify(gold: str, given: str, answer: str, why: str) -> Grade:
         return _grade(None, "error", answer, str(error))
     if verdict == "unreadable":
         return _grade(False, "unparseable", answer, why)
-    return _grade(verdict == "equal", "ok", answer, "math-verify")
+    correct = verdict == "equal"
+    return _grade(correct, "ok", answer, _sentence(answer, gold, correct) + " (math-verify)")
 
 
 def _blame(gold: str, answer: str) -> Grade:

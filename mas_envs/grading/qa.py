@@ -95,20 +95,23 @@ def grade_qa(response: str, golds: str | Sequence[str]) -> Grade:
     """
     parsed = _answer_tag(response)
     if parsed.status == "truncated":
-        return _grade(False, "truncated", None, "an <answer> that is never closed")
+        return _grade(False, "truncated", None, "the response has an <answer> that is never closed")
     answer = parsed.value if parsed.status == "ok" else after_think(response).strip()
     references = [golds] if isinstance(golds, str) else list(golds)
     if not references or not all(reference.strip() for reference in references):
-        return _grade(None, "error", answer[:MAX_ANSWER], "an empty reference answer")
+        return _grade(None, "error", answer[:MAX_ANSWER], "the reference answer is empty")
     if not answer or re.fullmatch(r"<answer\s*>\s*</answer\s*>", answer, re.IGNORECASE):
         return _grade(False, "no_answer", None, "the response is empty")
     if len(answer) > MAX_ANSWER:
-        return _grade(False, "limit", answer[:80] + "…", f"longer than {MAX_ANSWER} characters")
+        return _grade(
+            False, "limit", answer[:80] + "…", f"the answer is longer than {MAX_ANSWER} characters"
+        )
     given = _forms(answer)
     for reference in references:
         if given & _forms(reference):
-            return _grade(True, "ok", answer, f"matches {reference!r}")
-    return _grade(False, "ok", answer, f"not {references[0]!r}")
+            return _grade(True, "ok", answer, f"{answer:.60} matches {reference:.60}")
+    wanted = " or ".join(f"{reference:.60}" for reference in references[:3])
+    return _grade(False, "ok", answer, f"{answer:.60} is not {wanted}")
 
 
 def _grade(correct: bool | None, status: GradeStatus, answer: str | None, reason: str) -> Grade:

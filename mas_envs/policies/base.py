@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
-import numpy as np
 
-from mas_envs.episodes.schema import Message, Sampling
+from mas_envs.episodes.schema import Ids, LogProbs, Message, Sampling
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,9 +37,9 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     finish_reason: str = "stop"
-    prompt_ids: np.ndarray[Any, np.dtype[np.int32]] | None = None
-    ids: np.ndarray[Any, np.dtype[np.int32]] | None = None
-    log_probs: np.ndarray[Any, np.dtype[np.float32]] | None = None
+    prompt_ids: Ids | None = None
+    ids: Ids | None = None
+    log_probs: LogProbs | None = None
     model: str = ""
     versions: tuple[tuple[int, int], ...] = ()
     template: str = ""

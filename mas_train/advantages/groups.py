@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-Floats = np.ndarray[Any, np.dtype[np.float64]]
-Codes = np.ndarray[Any, np.dtype[np.int64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+Floats = NDArray[np.float64]
+Codes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 
 def codes(labels: Any) -> Codes:

@@ -5,12 +5,39 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 from mas_envs.errors import UnknownName, UserError
+from mas_train.model_path import model_path
+
+
+def load_pretrained(
+    path: str | Path, dtype: str = "float32", revision: str | None = None
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model (on the CPU) and tokenizer of a folder or a Hugging Face id. Raises `UserError`."""
+    torch_dtype = getattr(torch, dtype, None)
+    if not isinstance(torch_dtype, torch.dtype):
+        raise UserError(f"dtype {dtype!r} is unknown; use float32, bfloat16 or float16")
+    found = model_path(path)
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(found, revision=revision)
+        model = AutoModelForCausalLM.from_pretrained(found, revision=revision, dtype=torch_dtype)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise UserError(
+            f"cannot load the model {str(path)!r}: {reason}; give a folder with config.json, "
+            "weights and tokenizer, or an id like Qwen/Qwen3-4B"
+        ) from error
+    return model, tokenizer
 
 
 def template_hash(tokenizer: PreTrainedTokenizerBase, template_args: Mapping[str, Any]) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from mas_envs.episodes.schema import Sampling
 from mas_envs.errors import UserError
@@ -25,7 +25,7 @@ def check_sampling(sampling: Sampling) -> None:
             raise UserError(f"sampling.{name} is {getattr(sampling, name)}; it must be {rule}")
 
 
-def uniforms(seed: int, count: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+def uniforms(seed: int, count: int) -> NDArray[np.float64]:
     """[count] numbers in [0, 1): the random stream of one row, the same on every platform.
 
     Philox is keyed, so neighbouring seeds are independent. Built from its raw 64-bit output, which

@@ -12,20 +12,13 @@ import asyncio
 import functools
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import jinja2
 import numpy as np
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    DynamicCache,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
 from mas_envs.episodes.schema import Ids, LogProbs, Message
 from mas_envs.errors import MachineryError, UserError
@@ -35,35 +28,17 @@ from mas_train.engines.hf_model import (
     apply_head,
     check_model,
     copy_weights,
+    load_pretrained,
     stop_ids,
     template_hash,
 )
 from mas_train.engines.kv_cache import ATTENTION, SlotCache
 from mas_train.engines.sampling import check_sampling, sample, uniforms
-from mas_train.model_path import model_path
+from mas_train.engines.slots import Row, admit, context_batches
 
 # Between two steps the loop runs this many times: enough for an episode whose turn has just ended
 # to call an in-process tool and ask for its next turn, so that it joins the very next step.
 LOOP_TURNS = 8
-
-
-@dataclass(slots=True, eq=False)
-class _Row:
-    """One request being sampled. `room` is the most tokens it may get."""
-
-    request: Request
-    future: asyncio.Future[Response]
-    prompt_ids: Ids
-    room: int
-    draws: np.ndarray[Any, np.dtype[np.float64]]
-    ids: list[int] = field(default_factory=list)
-    log_probs: list[float] = field(default_factory=list)
-    versions: list[tuple[int, int]] = field(default_factory=list)
-
-    @property
-    def context(self) -> tuple[int, ...]:
-        """What the model has to have read before the next token."""
-        return (*self.prompt_ids.tolist(), *self.ids)
 
 
 class TransformersEngine:
@@ -101,8 +76,8 @@ class TransformersEngine:
         check_model(model, tokenizer, self.max_model_len)
         model.set_attn_implementation(ATTENTION)
         self._cache = SlotCache()
-        self._rows: list[_Row] = []
-        self._pending: list[_Row] = []
+        self._rows: list[Row] = []
+        self._pending: list[Row] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[None] | None = None
         self._paused = self._closed = False
@@ -121,21 +96,9 @@ class TransformersEngine:
 
         Raises `UserError` when there is no such model or no tokenizer with a chat template.
         """
-        name, path = str(path), model_path(path)
-        fix = "give a folder with config.json, weights and tokenizer, or an id like Qwen/Qwen3-4B"
-        torch_dtype = getattr(torch, dtype, None)
-        if not isinstance(torch_dtype, torch.dtype):
-            raise UserError(f"dtype {dtype!r} is unknown; use float32, bfloat16 or float16")
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(path, revision=revision)
-            model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
-                path, revision=revision, dtype=torch_dtype
-            )
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise UserError(f"cannot load the model {str(path)!r}: {reason}; {fix}") from error
+        model, tokenizer = load_pretrained(path, dtype, revision)
         torch.nn.Module.to(model, device)
-        return cls(model, tokenizer, **{"name": name, **options})
+        return cls(model, tokenizer, **{"name": str(path), **options})
 
     # ---- asking ---------------------------------------------------------------------------------
 
@@ -153,7 +116,7 @@ class TransformersEngine:
         room = min(request.sampling.max_tokens, self.max_model_len - len(prompt_ids))
         loop = asyncio.get_running_loop()
         self._adopt(loop)
-        row = _Row(request, loop.create_future(), prompt_ids, room, np.empty(0))
+        row = Row(request, loop.create_future(), prompt_ids, room, np.empty(0))
         if room < 1:
             return self._response(row, "overflow")
         row.draws = uniforms(request.seed, room)
@@ -180,7 +143,7 @@ class TransformersEngine:
         array.flags.writeable = False  # shared by every response to these messages
         return array
 
-    def _response(self, row: _Row, finish_reason: str) -> Response:
+    def _response(self, row: Row, finish_reason: str) -> Response:
         ids = row.ids
         # Only the final stop token is not text; every other token stays visible.
         shown = ids[:-1] if finish_reason == "stop" else ids
@@ -268,63 +231,29 @@ class TransformersEngine:
         self.stats.seconds += time.perf_counter() - started
 
     def _admit(self) -> list[int]:
-        """Give free slots to waiting rows in `key` order; close the holes that remain.
-
-        Returns the slots of the admitted rows. A row whose future is done (finished or cancelled)
-        has left its slot.
-        """
-        rows = self._rows
-        waiting = [row for row in self._pending if not row.future.done()]
-        waiting.sort(key=lambda row: row.request.key)
-        holes = [slot for slot, row in enumerate(rows) if row.future.done()]
-        free = self.max_rows - len(rows) + len(holes)
-        self._pending, admitted = waiting[free:], []
-        for row in waiting[:free]:
-            if holes:
-                slot = holes.pop(0)
-                rows[slot] = row
-            else:
-                slot = len(rows)
-                rows.append(row)
-            admitted.append(slot)
-        moves = []
-        while holes:
-            if holes[-1] == len(rows) - 1:
-                holes.pop()
-                rows.pop()
-            else:
-                moves.append((holes.pop(0), len(rows) - 1))
-                rows[moves[-1][0]] = rows.pop()
+        """Let waiting rows in; the slots they got."""
+        admitted, moves, self._pending = admit(self._rows, self._pending, self.max_rows)
         self._cache.move(moves)
         return admitted
 
-    def _prefill(self, slots: Sequence[int]) -> None:
+    def _prefill(self, admitted: Sequence[int]) -> None:
         """Compute the admitted rows' contexts, each different one once, and sample a token."""
-        by_context: dict[tuple[int, ...], list[int]] = {}
-        for slot in slots:
-            by_context.setdefault(self._rows[slot].context, []).append(slot)
-        contexts = sorted(by_context, key=len)
-        while contexts:
-            count = 1
-            while (
-                count < len(contexts) and (count + 1) * len(contexts[count]) <= self.prefill_tokens
-            ):
-                count += 1
-            batch, contexts = contexts[:count], contexts[count:]
-            self._prefill_batch(batch, [by_context[context] for context in batch])
+        for contexts in context_batches(self._rows, admitted, self.prefill_tokens):
+            self._prefill_batch(contexts)
 
-    def _prefill_batch(self, batch: list[tuple[int, ...]], owners: list[list[int]]) -> None:
+    def _prefill_batch(self, contexts: Mapping[tuple[int, ...], list[int]]) -> None:
         # Padding on the right needs no mask: attention is causal, and decoding overwrites it.
-        longest = len(batch[-1])
-        padded = torch.tensor([[*context, *[0] * (longest - len(context))] for context in batch])
+        lengths = [len(context) for context in contexts]
+        longest = max(lengths)
+        padded = [[*context, *[0] * (longest - len(context))] for context in contexts]
         past = DynamicCache()
-        hidden = self._hidden(padded.to(self.model.device), past_key_values=past)
-        last = hidden[range(len(batch)), [len(context) - 1 for context in batch]]
-        index = [i for i, slots in enumerate(owners) for _ in slots]
-        slots = [slot for slots in owners for slot in slots]
+        hidden = self._hidden(torch.tensor(padded).to(self.model.device), past_key_values=past)
+        last = hidden[range(len(lengths)), [length - 1 for length in lengths]]
+        index = [i for i, slots in enumerate(contexts.values()) for _ in slots]
+        slots = [slot for slots in contexts.values() for slot in slots]
         self._cache.reserve(len(self._rows), longest + 1, like=past)
         self._cache.write(slots, past, index)
-        self.stats.prompt_tokens += sum(map(len, batch))
+        self.stats.prompt_tokens += sum(lengths)
         self._sample([self._rows[slot] for slot in slots], last[index])
 
     def _hidden(self, input_ids: torch.Tensor, **options: Any) -> torch.Tensor:
@@ -334,7 +263,7 @@ class TransformersEngine:
         ).last_hidden_state
         return hidden
 
-    def _sample(self, rows: Sequence[_Row], hidden: torch.Tensor) -> None:
+    def _sample(self, rows: Sequence[Row], hidden: torch.Tensor) -> None:
         """Append one token to each row from its hidden state [n, d]; finish the rows that end."""
         logits = _wide(apply_head(self.model, hidden))
         samplings = [row.request.sampling for row in rows]

@@ -13,6 +13,7 @@ from leaderboard.verify import verify
 from mas_envs.rollout import turn_seed
 from tests.leaderboard.forgeries import (
     FORGERIES,
+    reward,
     text_and_call,
 )
 

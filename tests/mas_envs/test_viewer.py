@@ -1,109 +1,20 @@
-"""The episode viewer: what is on the page, how it is chosen, and that hostile text stays text."""
+"""The episode viewer: what is on the page and how it is chosen."""
 
-import asyncio
 import base64
-import hashlib
 import json
 import random
-import re
-import shutil
 import subprocess
 import sys
-from html.parser import HTMLParser
-from importlib import resources
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-import mas_envs
-from mas_envs.episodes.plain import clean
-from mas_envs.episodes.schema import Episode, Grade, Message, ToolResult, Turn
+from mas_envs.episodes.schema import Episode, ToolResult
 from mas_envs.episodes.viewer import page
 from mas_envs.episodes.viewer.conversations import change, conversation, pair, sampling_order
 from mas_envs.episodes.viewer.single_file import MAX_BYTES, MAX_EPISODES
 from mas_envs.errors import UserError
-from mas_envs.policies.scripted import ScriptedPolicy
 from mas_envs.tasks import load_tasks
-
-HOSTILE = (
-    "</script><img src=x onerror=\"document.title='pwned'\"><!--<script>--> &lt;b&gt; "
-    "nul:\0 rtl:\u202etxt.exe\u202c line:\u2028para:\u2029 {{x}} ${title} $title"
-)
-ASSETS = resources.files("mas_envs.episodes.viewer")
-
-
-class Elements(HTMLParser):
-    """Every element with its attributes, and the text inside script and style elements."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.raw: list[tuple[str, str]] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-        if tag in ("script", "style"):
-            self.raw.append((tag, ""))
-
-    def handle_data(self, content):
-        if self.elements and self.elements[-1][0] in ("script", "style"):
-            tag, before = self.raw[-1]
-            self.raw[-1] = (tag, before + content)
-
-    def handle_endtag(self, tag):
-        self.elements.append((f"/{tag}", {}))
-
-
-def data_text(html: str) -> str:
-    """The data block as it stands in the page."""
-    scripts = [raw for tag, raw in Elements(html).raw if tag == "script"]
-    (block,) = [raw for raw in scripts if raw.startswith('{"sections"')]
-    return block
-
-
-def content(html: str) -> dict:
-    """The data block, read as a browser does: JSON without NaN."""
-
-    def refuse(name):
-        raise ValueError(f"{name} is not JSON")
-
-    return json.loads(data_text(html), parse_constant=refuse)
-
-
-def turn(text="\\boxed{1}", agent="solver_0", batch=0, **fields) -> Turn:
-    return Turn(
-        index=batch, batch=batch, agent=agent, role=agent[:-2], text=text,
-        messages=fields.pop("messages", (Message("user", "asked"),)), **fields,
-    )  # fmt: skip
-
-
-def episode(task="a", sample=0, correct: bool | None = True, **fields) -> Episode:
-    fields.setdefault("events", [turn()])
-    fields.setdefault("grade", Grade(correct=correct, answer="1", reason="compared", grader="g-1"))
-    return Episode(
-        env={"id": "math-v0", "kwargs": {"max_rounds": 2}}, prompts="tiny", task=task,
-        sample=sample, question=fields.pop("question", f"question {task}"),
-        gold=fields.pop("gold", "1"), reward=fields.pop("reward", float(correct is True)), **fields,
-    )  # fmt: skip
-
-
-def played(answers: dict[str, list[str]], texts=("<verify>approve</verify>",)) -> list[Episode]:
-    """Real rollouts of math-v0: drafts by question (one per round), the given verdict texts."""
-    tasks = load_tasks("arith", split="test", levels=[1, 2], n=4)
-    env = mas_envs.make("math-v0", tasks=tasks, invalid_penalty=0.1)
-
-    def draft(request):
-        question = next(q for q in answers if q in request.messages[-1].content)
-        return answers[question][min(request.key[2] // 2, len(answers[question]) - 1)]
-
-    policies = {
-        "solver": ScriptedPolicy(draft),
-        "verifier": ScriptedPolicy(lambda request: texts[0]),
-    }
-    return asyncio.run(mas_envs.collect(env, policies, list(tasks)))
+from tests.mas_envs.viewer_cases import ONE_PIXEL, Elements, content, episode, played, turn
 
 
 @pytest.fixture(scope="module")
@@ -245,99 +156,6 @@ def test_an_episode_of_endless_events_is_left_out_and_counted():
     assert "A sample of 1 of 2 conversations" in html
 
 
-def hostile_episode(text: str) -> Episode:
-    return episode(
-        text, question=text, gold=[text, text], reason=text, meta={"level": text, text: text},
-        info={text: [text]}, grade=Grade(correct=False, answer=text, reason=text, grader=text),
-        events=[
-            turn(text, messages=(Message(text, text),), value=text + "!", model=text),
-            ToolResult(index=1, batch=1, tool=text, args={text: text}, result={text: text}),
-        ],
-    )  # fmt: skip
-
-
-SHAPE = Elements(page("t", {"s": [hostile_episode("plain")]}, notes=["n"])).elements
-
-
-@given(text=st.one_of(st.text(max_size=60), st.text(alphabet="</script>!-&;'\"\\ \0\u2028\u202e")))
-@settings(max_examples=60, deadline=None)
-def test_no_text_changes_the_page_around_it(text):
-    html = page(text, {text: [hostile_episode(text)]}, notes=[text])
-    # 'hidden' and the title are the page's own; elements and attributes are the same for any text.
-    assert Elements(html).elements == SHAPE
-    (given,) = content(html)["conversations"][0]
-    assert (
-        given["question"] == given["events"][0]["text"] == given["verdict"]["answer"] == clean(text)
-    )
-
-
-def test_hostile_text_stays_inside_the_data_block():
-    html = page(HOSTILE, {HOSTILE: [hostile_episode(HOSTILE)]}, notes=[HOSTILE],
-                headline={HOSTILE: {HOSTILE: HOSTILE}})  # fmt: skip
-    tags = [tag for tag, _ in Elements(html).elements]
-    assert "img" not in tags and tags.count("script") == 2
-    assert not set(data_text(html)) & set("<>&\u2028\u2029\0")
-    assert content(html)["conversations"][0][0]["events"][0]["text"] == HOSTILE
-    assert content(page("t", {"s": [episode(events=[turn("\ud800x")])]}))["conversations"][0][0][
-        "events"][0]["text"] == "\ufffdx"  # fmt: skip
-
-
-def test_the_policy_allows_this_script_and_style_only(sections):
-    html = page("t", sections, figures={"f": base64.b64decode(ONE_PIXEL)})
-    parsed = Elements(html)
-    (policy,) = [a["content"] for tag, a in parsed.elements if tag == "meta" and "http-equiv" in a]
-    rules = dict(rule.strip().split(" ", 1) for rule in policy.split(";"))
-    assert rules.pop("default-src") == rules.pop("base-uri") == rules.pop("form-action") == "'none'"
-    assert rules.pop("img-src") == "data:"
-    for kind in ("style", "script"):
-        raw = [text for tag, text in parsed.raw if tag == kind][-1]
-        assert rules.pop(f"{kind}-src") == f"'sha256-{_sha(raw)}'"
-    assert not rules
-    for tag, attributes in parsed.elements:
-        assert not any(name.startswith("on") or name == "style" for name in attributes), tag
-        for name in ("src", "href", "action"):
-            assert (attributes.get(name) or "data:").startswith("data:"), tag
-
-
-def _sha(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def test_the_assets_reach_for_nothing_and_build_no_html_from_text():
-    for name in ("page.html", "page.css", "page.js"):
-        text = ASSETS.joinpath(name).read_text(encoding="utf-8")
-        assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", text), name
-    script = ASSETS.joinpath("page.js").read_text(encoding="utf-8")
-    assert not re.search(
-        r"(inner|outer)HTML|insertAdjacent|document\.write|\beval\b|Function\(|srcdoc", script
-    )
-    assert "</script" not in script and "<!--" not in script
-
-
-def luminance(colour: str) -> float:
-    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
-def test_contrast_is_wcag_aa_in_both_schemes(scheme):
-    css = ASSETS.joinpath("page.css").read_text(encoding="utf-8")
-    block = re.findall(r":root \{(.*?)\}", css, re.DOTALL)[scheme]
-    colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", block))
-    assert {"ground", "surface", "text", "agent-5"} <= set(colours)
-    for name in set(colours) - {"ground", "surface", "line", "mark"}:
-        for behind in ("ground", "surface"):
-            high, low = sorted(map(luminance, (colours[name], colours[behind])), reverse=True)
-            assert (high + 0.05) / (low + 0.05) >= 4.5, (name, behind)
-
-
-ONE_PIXEL = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5Erk"
-    "Jggg=="
-)
-
-
 def test_headline_notes_and_figures():
     number = {"value": 38.04, "low": 35.3, "high": 40.72}
     html = page(
@@ -386,84 +204,3 @@ def test_importing_the_viewer_stays_light():
         "sys.exit(str(heavy) if heavy else 0)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
-
-
-class Rendered(HTMLParser):
-    """The text of every element of a class, and which elements there are below #conversation."""
-
-    VOID = frozenset({"meta", "input", "img", "br", "hr", "rect", "link"})
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.stack: list[tuple[str, dict]] = []
-        self.texts: list[tuple[str, dict, list[str]]] = []
-        self.inside: list[str] = []
-        self.feed(html)
-
-    def handle_starttag(self, tag, attributes):
-        if any(a.get("id") == "conversation" for _, a in self.stack):
-            self.inside.append(tag)
-        if tag not in self.VOID:
-            self.stack.append((tag, dict(attributes)))
-            self.texts.append((tag, dict(attributes), []))
-            self.stack[-1][1]["_"] = self.texts[-1][2]
-
-    def handle_endtag(self, tag):
-        while self.stack and self.stack.pop()[0] != tag:
-            pass
-
-    def handle_data(self, content):
-        for _, attributes in self.stack:
-            attributes["_"].append(content)
-
-    def all(self, kind: str) -> list[str]:
-        return [
-            "".join(text) for _, a, text in self.texts if kind in (a.get("class") or "").split()
-        ]
-
-
-@pytest.mark.slow
-def test_in_a_real_browser(tmp_path):
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
-    if chromium is None:
-        pytest.skip("no chromium binary (apt-get install chromium)")
-    before = [episode("a", correct=False, events=[turn(HOSTILE)]), episode("b", correct=False),
-              episode("c")]  # fmt: skip
-    after = [
-        episode("a", events=[turn("y" * 100_000)]),
-        episode("b", correct=False, events=[turn("", parse_status="missing", reward=-0.1)]),
-        episode("c", correct=False),
-    ]
-    path = tmp_path / "episodes.html"
-    path.write_text(page("Safe title", {"before": before, "after": after}), encoding="utf-8")
-
-    def browse(fragment: str) -> tuple[Rendered, str]:
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        flags += ["--no-first-run", "--virtual-time-budget=2000", "--dump-dom"]
-        html = subprocess.run(
-            [chromium, *flags, f"--user-data-dir={tmp_path / 'profile'}",
-             f"{path.as_uri()}#{fragment}"],
-            check=True, capture_output=True, text=True, timeout=120,
-        ).stdout  # fmt: skip
-        return Rendered(html), html
-
-    shown, html = browse("change=improved")
-    rows = [a for tag, a, _ in shown.texts if tag == "li"]
-    assert ["hidden" in a for a in rows] == [False, True, True]
-    assert "<title>Safe title</title>" in html and "img" not in shown.inside
-    hostile, long = shown.all("turn")
-    assert "</script><img src=x onerror=" in hostile and "<!--<script>-->" in hostile
-    assert "\u202e" not in hostile and "U+202E" in hostile and "nul:U+0000" in hostile
-    assert "Show all (97,000 characters hidden here)" in long and len(long) < 4_000
-    assert ["✗ Wrong" in shown.all("verdict")[0], "✓ Right" in shown.all("verdict")[1]] == [
-        True
-    ] * 2
-
-    shown, _ = browse("show=b.0&section=after")
-    (only,) = shown.all("turn")
-    assert "invalid: missing, penalty −0.1" in only and "(empty)" in only
-    (current,) = [text for tag, a, text in shown.texts if a.get("aria-current")]
-    assert "question b" in "".join(current)
-
-    shown, _ = browse("q=nowhere-to-be-found")
-    assert shown.all("nothing") == ["No conversation matches these filters."]

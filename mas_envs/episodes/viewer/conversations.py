@@ -141,7 +141,7 @@ def conversation(episode: Episode, limit: int = LONGEST_TEXT) -> dict[str, Any]:
 
 def _turn(turn: Turn, round_: int, limit: int) -> dict[str, Any]:
     sampling = turn.sampling
-    value = None if turn.value is None or turn.value == turn.text else plain(turn.value)
+    value = None if turn.value is None or turn.value == turn.text else as_text(turn.value)
     return {
         "kind": "turn",
         "batch": turn.batch,
@@ -177,7 +177,7 @@ def _tool(event: ToolResult, limit: int) -> dict[str, Any]:
         "batch": event.batch,
         "tool": event.tool,
         "args": _facts(*event.args.items(), limit=limit),
-        "result": shorten(plain(event.result), limit),
+        "result": shorten(as_text(event.result), limit),
     }
 
 
@@ -198,19 +198,19 @@ def _verdict(episode: Episode, limit: int) -> dict[str, Any]:
 def _gold(gold: Any) -> str:
     if gold is None:
         return ""
-    return " or ".join(map(plain, gold)) if isinstance(gold, list | tuple) else plain(gold)
+    return " or ".join(map(as_text, gold)) if isinstance(gold, list | tuple) else as_text(gold)
 
 
 def _facts(*pairs: tuple[str, Any], limit: int) -> list[list[str]]:
     """[name, text] of everything that says something."""
     return [
-        [name, shorten(plain(value), limit)]
+        [name, shorten(as_text(value), limit)]
         for name, value in pairs
         if value is not None and value not in ("", {}, [])
     ]
 
 
-def plain(value: Any) -> str:
+def as_text(value: Any) -> str:
     """A JSON value as text: strings as they are, the rest as JSON."""
     if isinstance(value, str):
         return value

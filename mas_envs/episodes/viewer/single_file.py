@@ -22,9 +22,9 @@ from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.viewer.conversations import (
     LONGEST_TEXT,
     Case,
+    as_text,
     conversation,
     pair,
-    plain,
     row,
     sampling_order,
 )
@@ -183,7 +183,7 @@ def _cell(cell: Cell, where: str) -> str:
     """A number with its interval, drawn on a scale of 0 to 100 %; anything else as text."""
     if not isinstance(cell, Mapping):
         said = (
-            "no number" if cell is None else f"{cell:,}" if isinstance(cell, int) else plain(cell)
+            "no number" if cell is None else f"{cell:,}" if isinstance(cell, int) else as_text(cell)
         )
         return f"<td>{html.escape(said)}</td>"
     try:

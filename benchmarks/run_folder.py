@@ -1,0 +1,174 @@
+"""A run's folder, which any later command can continue or read.
+
+    DIR/run.json       what was asked for (`settings`) and who ran it when (`sessions`)
+    DIR/episodes/      every conversation, without token ids
+    DIR/summary.json   the headline numbers, once every sample is there
+
+The settings of a folder never change: the same command continues it, another one is refused.
+A failed episode (the machinery's fault) is stored as it is and played again by the next session;
+the finished one then counts in its place, and `Stored.episodes` leaves the failed one out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.metrics import summary
+from benchmarks.provenance import revision, versions
+from mas_envs.episodes.index import read_index
+from mas_envs.episodes.schema import Episode, Sampling
+from mas_envs.episodes.store import read_episodes
+from mas_envs.errors import BadFile, UserError
+from mas_envs.files import lock_folder, whole_file
+
+RUN_SCHEMA = 1
+
+
+class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """All that decides a result. `suite` has name, sha256 (of the content), file_sha256, rows."""
+
+    suite: dict[str, Any]
+    questions: int
+    env: dict[str, Any]
+    prompts: str
+    policies: dict[str, dict[str, Any]]
+    sampling: Sampling
+    k: int
+    seed: int
+
+
+class RunSession(msgspec.Struct, kw_only=True):
+    """One call of `mas-bench run` on the folder. Times in seconds since 1970."""
+
+    started: float
+    finished: float | None = None
+    versions: dict[str, str] = {}
+    commit: str | None = None
+    dirty: bool | None = None
+
+
+class Run(msgspec.Struct, kw_only=True):
+    """The content of run.json."""
+
+    schema: int = RUN_SCHEMA
+    settings: Settings
+    sessions: list[RunSession] = []
+
+
+class Stored:
+    """A run's folder. Use `open_run` to write it, `read_run` to read it."""
+
+    def __init__(self, folder: Path, run: Run) -> None:
+        self.folder, self.run = folder, run
+        self.settings = run.settings
+
+    @property
+    def wanted(self) -> int:
+        """How many samples a complete run has."""
+        return self.settings.questions * self.settings.k
+
+    def done(self) -> dict[tuple[str, int], float]:
+        """(task, sample) → reward of every finished episode, from the index."""
+        rows = read_index(self.folder / "episodes")
+        return {(row.task, row.sample): row.reward for row in rows if row.status == "done"}
+
+    def episodes(self) -> Iterator[Episode]:
+        """Finished episodes, and failed ones of which no later try finished."""
+        done = set(self.done())
+        if not (self.folder / "episodes").is_dir():
+            return
+        for episode in read_episodes(self.folder / "episodes"):
+            if episode.status == "done" or (episode.task, episode.sample) not in done:
+                yield episode
+
+    def summary(self) -> dict[str, Any]:
+        """`metrics.summary` plus `missing`; no headline number unless every sample is there."""
+        k, episodes = self.settings.k, self.episodes()
+        first = next(episodes, None)
+        if first is None:
+            found: dict[str, Any] = {"episodes": 0, "failed": 0, "failures": {}, "undecided": 0}
+        else:
+            found = summary(chain([first], episodes), k)
+        missing = self.wanted - found["episodes"]
+        headlines = dict.fromkeys((f"avg@{k}", f"pass@{k}")) if missing else {}
+        if missing:
+            failed = f" ({found['failed']} failed)" if found["failed"] else ""
+            found["problem"] = (
+                f"{missing} of {self.wanted} samples are missing{failed}; "
+                "the same command plays them"
+            )
+        return {f"avg@{k}": None, f"pass@{k}": None} | found | headlines | {"missing": missing}
+
+    def write(self) -> None:
+        """Save run.json."""
+        write_json(self.folder / "run.json", msgspec.to_builtins(self.run))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON, whole or not at all."""
+    with whole_file(path) as temporary:
+        temporary.write_text(json.dumps(value, indent=1) + "\n")
+
+
+def read_run(folder: Path) -> Stored:
+    """The run in a folder. Raises `BadFile`."""
+    path = folder / "run.json"
+    try:
+        run = msgspec.json.decode(path.read_bytes(), type=Run)
+    except OSError:
+        raise BadFile(path, "no such file", fix="give a folder that mas-bench run wrote") from None
+    except msgspec.DecodeError as error:
+        raise BadFile(path, f"not a run's record ({error})") from None
+    if run.schema != RUN_SCHEMA:
+        fix = "use the mas-gym release that wrote it"
+        raise BadFile(path, f"schema {run.schema} is not {RUN_SCHEMA}", fix=fix)
+    return Stored(folder, run)
+
+
+@contextlib.contextmanager
+def open_run(folder: Path, settings: Settings) -> Iterator[Stored]:
+    """Create a run's folder or continue it; locked against a second writer.
+
+    Raises `UserError` naming the first setting that differs from the folder's. As long as no
+    episode is stored (a wrong URL, say), the settings may still change.
+    """
+    stored = Stored(folder, Run(settings=settings))
+    if (folder / "run.json").exists():
+        before = read_run(folder)
+        if read_index(folder / "episodes"):
+            _check_same(folder, msgspec.to_builtins(before.settings), msgspec.to_builtins(settings))
+            stored = before
+    elif folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir()):
+        raise UserError(f"--out {folder}: holds other files and no run.json; give a new folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    with lock_folder(folder):
+        commit, dirty = revision()
+        stored.run.sessions.append(
+            RunSession(started=time.time(), versions=versions(), commit=commit, dirty=dirty)
+        )
+        stored.write()
+        yield stored
+        stored.run.sessions[-1].finished = time.time()
+        stored.write()
+
+
+def _check_same(
+    folder: Path, before: Mapping[str, Any], now: Mapping[str, Any], at: str = ""
+) -> None:
+    for key in sorted(before.keys() | now.keys()):
+        old, new, name = before.get(key), now.get(key), f"{at}{key}"
+        if isinstance(old, dict) and isinstance(new, dict):
+            _check_same(folder, old, new, f"{name}.")
+        elif old != new:
+            raise UserError(
+                f"--out {folder}: was run with {name} = {old!r}, now it is {new!r}; "
+                "use the same setting or another folder"
+            )

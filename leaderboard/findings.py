@@ -1,0 +1,58 @@
+"""What is looked at in a submission, and what was found."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from typing import NamedTuple
+
+CHECKS = {
+    "members": "every member has the size and SHA-256 that the manifest declares",
+    "schema": "every line is an episode",
+    "suite": "the questions are the suite's",
+    "samples": "every question has exactly k finished samples, none twice, none foreign",
+    "questions": "questions and golds are the suite's, word for word",
+    "settings": "environment, prompts, sampling, seeds and models are as declared",
+    "replay": "the environment, played again, asks and reads the same",
+    "grades": "our grader gives the same grades",
+    "rewards": "rewards follow from the grades",
+    "scores": "the declared scores and intervals follow from the episodes",
+    "repeats": "samples of a question differ",
+}
+SHOWN = 3  # problems quoted per check
+
+
+class Check(NamedTuple):
+    """One line of the result. `passed` is None when it could not be checked, or is a warning."""
+
+    name: str
+    passed: bool | None
+    detail: str
+
+
+class Findings:
+    """Problems by check, a few of them quoted, and remarks."""
+
+    def __init__(self) -> None:
+        self.problems: dict[str, list[str]] = defaultdict(list)
+        self.counts: Counter[str] = Counter()
+        self.unchecked: dict[str, str] = {}
+        self.remarks: dict[str, str] = {}
+
+    def add(self, check: str, problem: str) -> None:
+        """One more problem: the check fails."""
+        self.counts[check] += 1
+        if len(self.problems[check]) < SHOWN:
+            self.problems[check].append(problem)
+
+    def checks(self) -> list[Check]:
+        """One line per check, in the order of `CHECKS`."""
+        return [self._check(name, about) for name, about in CHECKS.items()]
+
+    def _check(self, name: str, about: str) -> Check:
+        if self.counts[name]:
+            more = self.counts[name] - len(self.problems[name])
+            text = "; ".join(self.problems[name]) + (f"; and {more} more" if more else "")
+            return Check(name, False, text)
+        if name in self.unchecked:
+            return Check(name, None, self.unchecked[name])
+        return Check(name, True, self.remarks.get(name, about))

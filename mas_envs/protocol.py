@@ -1,0 +1,68 @@
+"""What passes between a workflow and whoever plays it: Ask → Reply, Call → result, Outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from mas_envs.episodes.schema import Grade, Message, ParseStatus
+from mas_envs.parsing import Parser
+from mas_envs.tasks import Task
+from mas_envs.tools import Tool
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Suspend for an agent. `parse` reads its text; `max_tokens` lowers the sampling limit."""
+
+    agent: str
+    messages: Sequence[Message]
+    parse: Parser | None = None
+    max_tokens: int | None = None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """Suspend for a tool of the environment, with JSON arguments."""
+
+    tool: str
+    args: dict[str, Any]
+
+
+class Reply(NamedTuple):
+    """What an agent answered: its text, the parsed value, and how parsing went."""
+
+    text: str
+    value: Any
+    status: ParseStatus
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The end of an episode. `reward` is the team's; `info` holds JSON values for readers."""
+
+    reward: float
+    grade: Grade | None = None
+    info: dict[str, Any] = {}
+
+
+Play = Generator[Ask | Call | list[Ask], Any, Outcome]
+
+
+class Workflow(Protocol):
+    """What a session needs of an environment; `WorkflowEnv` has it."""
+
+    spec: Any
+    prompts_id: str
+    possible_agents: list[str]
+    tools: dict[str, Tool]
+    invalid_penalty: Mapping[str, float]
+
+    def play(self, task: Task, rng: np.random.Generator) -> Play:
+        """See `WorkflowEnv.play`."""
+        ...
+
+
+def role_of(agent: str) -> str:
+    """The role of an agent id: `solver_0` is a `solver`."""
+    return agent.rpartition("_")[0]
