@@ -92,10 +92,10 @@ def _train(config: Any, resume: bool) -> None:
     done = int(saved[-1].name.removeprefix("step-")) if saved else 0
     with progress(config.run.name, config.train.steps, done, unit="steps") as bar:
 
-        def report(metrics: dict[str, Any]) -> None:
+        def watch(metrics: dict[str, Any]) -> None:
             bar.advance(1, note=headline(metrics))
 
-        folder = train(config, resume=resume, report=report)
+        folder = train(config, resume=resume, watch=watch)
     plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots")
     typer.echo(f"run, checkpoints and plots: {folder}")
 

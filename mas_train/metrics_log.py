@@ -6,12 +6,12 @@ The file is the truth (plots and resume read it); TensorBoard and weights & bias
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from mas_envs.errors import BadFile, UserError
+from mas_envs.files import whole_file
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -55,9 +55,8 @@ class MetricsLog:
         self.path = folder / "metrics.jsonl"
         kept = read_metrics(self.path) if self.path.is_file() else []
         kept = [row for row in kept if row["step"] < start]
-        temporary = self.path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
-        os.replace(temporary, self.path)
+        with whole_file(self.path) as file:
+            file.write_text("".join(json.dumps(row) + "\n" for row in kept), encoding="utf-8")
         self._file = self.path.open("a", encoding="utf-8")
         self._board = _tensorboard(folder / "tensorboard", start)
         self._wandb = _weights_and_biases(folder, wandb)
@@ -73,8 +72,10 @@ class MetricsLog:
         if self._wandb is not None:
             self._wandb.log(dict(flatten(metrics)), step=step)
 
-    def close(self) -> None:
-        """Flush and release everything."""
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._file.close()
         if self._board is not None:
             self._board.close()

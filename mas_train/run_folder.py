@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mas_envs.errors import BadFile, UserError
+from mas_envs.files import lock_folder, whole_file
 from mas_train import checkpoint
 from mas_train.config import Config
 
 
 class RunFolder:
-    """`run.dir/run.name`. A new run refuses a folder in use; resuming needs one."""
+    """`run.dir/run.name`. A new run refuses a folder in use; resuming needs one.
+
+    Entered, it belongs to this process alone and holds the configuration: do so when nothing is
+    left that could refuse to start. Raises `UserError` while another process trains there.
+    """
 
     def __init__(self, config: Config, resume: bool) -> None:
         self.config, self.path = config, config.folder
@@ -26,12 +31,15 @@ class RunFolder:
                 "or choose another run.name"
             )
 
-    def create(self) -> None:
-        """Write the configuration; called when nothing is left that could refuse to start."""
+    def __enter__(self) -> RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self.path / ".config.yaml"
-        temporary.write_text(self.config.to_yaml(), encoding="utf-8")
-        temporary.replace(self.path / "config.yaml")
+        self._lock = lock_folder(self.path)
+        with whole_file(self.path / "config.yaml") as file:
+            file.write_text(self.config.to_yaml(), encoding="utf-8")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
 
     def restore(self, models: Mapping[str, checkpoint.Saved]) -> tuple[int, tuple[int, int]]:
         """Load the newest checkpoint, if any; (finished steps, position in the episodes)."""

@@ -13,15 +13,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM
 
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.base import Policy
 from mas_train.config import Config, ModelConfig
+from mas_train.engines.hf_model import load_pretrained
 from mas_train.engines.transformers import TransformersEngine
 from mas_train.learner import Learner
 from mas_train.log_probs import row_log_probs
-from mas_train.model_path import model_path
 from mas_train.rows import Rows
 
 PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
@@ -151,7 +150,5 @@ def load_engine(name: str, settings: ModelConfig, device: str) -> TransformersEn
 
 def load_model(path: str, settings: ModelConfig, device: str) -> Any:
     """The learner's copy of the weights."""
-    model = AutoModelForCausalLM.from_pretrained(
-        model_path(path), revision=settings.revision, dtype=getattr(torch, settings.dtype)
-    )
+    model, _ = load_pretrained(path, settings.dtype, settings.revision)
     return model.to(device)  # type: ignore[arg-type]  # transformers wraps `to` without its types

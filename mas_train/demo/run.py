@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,13 @@ import yaml
 
 from mas_envs import Episode, EpisodeWriter, load_tasks
 from mas_envs.console import progress
-from mas_envs.episodes.metrics import summary
 from mas_envs.errors import UserError
+from mas_envs.files import lock_folder
 from mas_envs.rollout import rollout
 from mas_train.config import Config, resolve
+from mas_train.demo.report import report
 from mas_train.loop import make_env, train
-from mas_train.metrics_log import headline, read_metrics
+from mas_train.metrics_log import headline
 from mas_train.stopping import StopSignal
 from mas_train.team import Team
 
@@ -60,7 +59,7 @@ def run_demo(config: Config) -> dict[str, Any]:
     chosen = len(tasks) if config.eval.tasks is None else min(config.eval.tasks, len(tasks))
     before = measure(config, "before", chosen)
     with progress(config.run.name, config.train.steps, unit="steps") as bar:
-        train(config, report=lambda metrics: bar.advance(1, note=headline(metrics)))
+        train(config, watch=lambda metrics: bar.advance(1, note=headline(metrics)))
     after = measure(config, "after", chosen)
     return report(config, before, after)
 
@@ -70,12 +69,13 @@ def clear_earlier_demo(folder: Path) -> None:
     if not folder.exists():
         return
     known = {"config.yaml", "metrics.jsonl", "episodes", "checkpoints", "tensorboard", "eval",
-             "summary.json", "index.html", "plots"}  # fmt: skip
+             "summary.json", "index.html", "plots", ".lock"}  # fmt: skip
     if foreign := sorted({path.name for path in folder.iterdir()} - known):
         raise UserError(
             f"{folder} holds {foreign[0]!r}, which no demo wrote; move it or pass --set run.dir=…"
         )
-    shutil.rmtree(folder)
+    with lock_folder(folder):  # not while it is still running
+        shutil.rmtree(folder)
 
 
 def measure(config: Config, when: str, count: int) -> list[Episode]:
@@ -112,78 +112,3 @@ def measure(config: Config, when: str, count: int) -> list[Episode]:
         for episode in found:
             writer.add(episode)
     return found
-
-
-def report(config: Config, before: Sequence[Episode], after: Sequence[Episode]) -> dict[str, Any]:
-    """Write what a person wants to see of the run; returns the summary."""
-    from mas_envs.episodes.viewer import page
-    from mas_train.plots import plot_run
-
-    k = config.eval.samples
-    whole: dict[str, Any] = {
-        "before": summary(before, k),
-        "after": summary(after, k),
-        "gain": split_gain(before, after),
-        "levels": {
-            str(level): {"before": summary(old, k), "after": summary(new, k)}
-            for (level, old), new in zip(
-                by_level(before).items(), by_level(after).values(), strict=True
-            )
-        },
-        "estimator": config.estimator.preset,
-        "models": len(config.models),
-        "steps": config.train.steps,
-        "seed": config.run.seed,
-    }
-    figures = plot_run(read_metrics(config.folder / "metrics.jsonl"), config.folder / "plots")
-    gain = whole["gain"]
-    html = page(
-        f"mas-gym demo: {config.run.name}",
-        {"before": before, "after": after},
-        headline={
-            when: {f"{metric}@{k}": whole[when][f"{metric}@{k}"] for metric in ("avg", "pass")}
-            for when in ("before", "after")
-        },
-        notes=[
-            f"{len({episode.task for episode in before})} held-out problems, {k} samples each at "
-            f"temperature {config.eval.temperature}, top-p {config.eval.top_p}; "
-            f"{config.train.steps} steps of {config.estimator.preset} in between.",
-            f"The gain of {gain['total']:.1f} points of avg@{k} consists of "
-            f"{gain['correctness']:.1f} by correctness and {gain['format']:.1f} by format.",
-        ],
-        figures={
-            f"{path.stem.replace('_', ' ')} by training step": path.read_bytes() for path in figures
-        },
-    )
-    (config.folder / "index.html").write_text(html, encoding="utf-8")
-    (config.folder / "summary.json").write_text(json.dumps(whole, indent=1), encoding="utf-8")
-    return whole
-
-
-def by_level(episodes: Sequence[Episode]) -> dict[int, list[Episode]]:
-    """Episodes by the difficulty of their problem, easiest first."""
-    levels: dict[int, list[Episode]] = defaultdict(list)
-    for episode in episodes:
-        levels[episode.meta["level"]].append(episode)
-    return dict(sorted(levels.items()))
-
-
-def split_gain(before: Sequence[Episode], after: Sequence[Episode]) -> dict[str, float]:
-    """The gain of avg@k in points, split into format and correctness.
-
-    With F the share of final drafts that hold a readable answer and C the share of those that are
-    right, avg = F·C; the gain is (F₁ - F₀)·C₀ by format and F₁·(C₁ - C₀) by correctness.
-    """
-
-    def shares(episodes: Sequence[Episode]) -> tuple[float, float]:
-        grades = [episode.grade for episode in episodes if episode.grade is not None]
-        readable = [grade for grade in grades if grade.status == "ok"]
-        right = sum(grade.correct is True for grade in readable)
-        return len(readable) / max(len(grades), 1), right / max(len(readable), 1)
-
-    (f0, c0), (f1, c1) = shares(before), shares(after)
-    return {
-        "total": 100 * (f1 * c1 - f0 * c0),
-        "format": 100 * (f1 - f0) * c0,
-        "correctness": 100 * f1 * (c1 - c0),
-    }
