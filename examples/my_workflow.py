@@ -1,6 +1,7 @@
-"""A workflow of your own: one generator, registered from outside the package, trained as any other.
+"""A workflow of your own: one generator, played, trained and measured like any other.
 
     python examples/my_workflow.py
+    cd examples && mas-train run pick.yaml
 
 Two solvers draft in parallel, a judge picks one; the team earns 1 when the pick is right.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 
 import mas_envs
-from mas_envs import Ask, Call, Message, Outcome, WorkflowEnv
+from mas_envs import Ask, Call, Grade, Message, Outcome, WorkflowEnv
 from mas_envs.math.env import grade_batch
 from mas_envs.parsing import boxed, tag
 from mas_envs.policies.scripted import ScriptedPolicy
@@ -31,14 +32,11 @@ class PickEnv(WorkflowEnv):
     def play(self, task, rng):
         question = [Message("user", task.question)]
         first, second = yield [Ask(f"solver_{i}", question, parse=boxed) for i in range(2)]
-        drafts = f"{task.question}\n\nfirst: {first.text}\n\nsecond: {second.text}"
+        drafts = f"{task.question}\n{first.text}\n{second.text}"
         choice = yield Ask("judge_0", [Message("user", drafts)], parse=pick)
         chosen = second if choice.value == "second" else first
-        grade = yield Call("grade", {"response": chosen.text, "gold": task.answer})
-        return Outcome(reward=float(grade["correct"] is True), info={"pick": choice.value})
-
-
-mas_envs.register("pick-v0", "my_workflow:PickEnv")
+        grade = Grade(**(yield Call("grade", {"response": chosen.text, "gold": task.answer})))
+        return Outcome(reward=float(grade.correct is True), grade=grade)
 
 
 def answer(request):
@@ -50,7 +48,7 @@ def answer(request):
 
 
 if __name__ == "__main__":
-    env = mas_envs.make("pick-v0", tasks={"source": "arith", "split": "dev"})
+    env = mas_envs.make("my_workflow:PickEnv", tasks={"source": "arith", "split": "dev"})
     episodes = asyncio.run(mas_envs.collect(env, ScriptedPolicy(answer), env.tasks[:50], samples=4))
     reward = sum(episode.reward for episode in episodes) / len(episodes)
     print(f"{len(episodes)} episodes, mean team reward {reward:.2f}")

@@ -1,7 +1,7 @@
 """Checkpoints: one folder per step, complete or not there at all.
 
     checkpoints/step-000020/
-        state.json             schema, step, configuration, position in the stored episodes
+        state.json             schema, step, position in the stored episodes, who plays what
         <model>/               a Hugging Face folder (weights, tokenizer): loads anywhere
         <model>.optimizer.pt   optimizer and schedule
 
@@ -28,10 +28,12 @@ class Saved(Protocol):
     """What a trained model brings to a checkpoint (see `mas_train.team`)."""
 
     def save(self, folder: Path, optimizer_file: Path) -> None:
-        """Write weights and optimizer."""
+        """Write weights and tokenizer into `folder`, the optimizer's state into the file."""
 
-    def restore(self, folder: Path, optimizer_file: Path) -> None:
-        """Load what `save` wrote."""
+
+def optimizer_file(checkpoint: Path, model: str) -> Path:
+    """Where a checkpoint keeps the optimizer of a model."""
+    return checkpoint / f"{model}.optimizer.pt"
 
 
 def existing(folder: Path) -> list[Path]:
@@ -40,6 +42,11 @@ def existing(folder: Path) -> list[Path]:
         return []
     found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
     return sorted(found, key=lambda path: int(path.name[5:]))
+
+
+def newest(folder: Path) -> Path | None:
+    """The newest complete checkpoint in `folder`, if any."""
+    return existing(folder)[-1] if existing(folder) else None
 
 
 def save(
@@ -52,7 +59,7 @@ def save(
     temporary.mkdir(parents=True)
     try:
         for name, model in models.items():
-            model.save(temporary / name, temporary / f"{name}.optimizer.pt")
+            model.save(temporary / name, optimizer_file(temporary, name))
         whole = {"schema": SCHEMA, "step": step, **state}
         (temporary / "state.json").write_text(json.dumps(whole, indent=1))
         _sync(temporary)
@@ -67,8 +74,10 @@ def save(
 
 def _sync(folder: Path) -> None:
     """Make the files durable before the rename makes them visible."""
+    mode = (folder / "state.json").stat().st_mode
     for path in folder.rglob("*"):
         if path.is_file():
+            path.chmod(mode)  # safetensors writes files that only their owner may read
             with path.open("rb") as file:
                 os.fsync(file.fileno())
 
@@ -88,14 +97,4 @@ def read_state(checkpoint: Path) -> dict[str, Any]:
             f"{path}: schema: {found!r} is not {SCHEMA}; resume with the mas-gym release that "
             "wrote it, or start a new run under another run.name"
         )
-    return state
-
-
-def restore(checkpoint: Path, models: Mapping[str, Saved]) -> dict[str, Any]:
-    """Load every model from the checkpoint and return its state. Raises as `read_state`."""
-    state = read_state(checkpoint)
-    for name, model in models.items():
-        if not (checkpoint / name).is_dir():
-            raise BadFile(checkpoint, f"has no model {name!r}", fix="was `models:` changed?")
-        model.restore(checkpoint / name, checkpoint / f"{name}.optimizer.pt")
     return state

@@ -15,10 +15,10 @@ from mas_envs.console import command_line, progress
 app = command_line(
     "Train teams of language models with agent-wise GRPO.",
     examples=[
-        "mas-train demo                                    # the whole path in about 3 minutes",
-        "mas-train run team.yaml --set train.steps=50      # train your own team",
-        "mas-train resume runs/team                        # go on after a kill",
-        "mas-train check team.yaml                         # validate, print every setting",
+        "mas-train demo                                # the whole path in two minutes",
+        "mas-train run team.yaml --set train.steps=50  # train your own team",
+        "mas-train resume runs/team                    # go on after a kill",
+        "mas-train check team.yaml                     # validate, print all settings",
     ],
 )
 Overrides = Annotated[
@@ -47,10 +47,14 @@ def resume(folder: Path, set_: Overrides = None) -> None:
 
 @app.command()
 def check(config: Path, set_: Overrides = None) -> None:
-    """Validate CONFIG and print it with every default written out."""
+    """Validate CONFIG, its environment and its tasks; print it with every default written out."""
     from mas_train.config import load
+    from mas_train.environment import make_env, run_tasks
 
-    typer.echo(load(config, set_ or ()).to_yaml(), nl=False)
+    loaded = load(config, set_ or ())
+    make_env(loaded)
+    run_tasks(loaded)
+    typer.echo(loaded.to_yaml(), nl=False)
 
 
 @app.command()
@@ -93,11 +97,21 @@ def _train(config: Any, resume: bool) -> None:
     with progress(config.run.name, config.train.steps, done, unit="steps") as bar:
 
         def watch(metrics: dict[str, Any]) -> None:
-            bar.advance(1, note=headline(metrics))
+            if "eval" in metrics:
+                typer.echo(_evaluation(metrics, config.eval.samples))
+            if "reward" in metrics:
+                bar.advance(1, note=headline(metrics))
 
         folder = train(config, resume=resume, watch=watch)
     plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots")
     typer.echo(f"run, checkpoints and plots: {folder}")
+
+
+def _evaluation(metrics: dict[str, Any], k: int) -> str:
+    found = metrics["eval"]
+    scores = [f"{name} {_score(found[name])}" for name in (f"avg@{k}", f"pass@{k}")]
+    problem = f" ({found['problem']})" if found["problem"] else ""
+    return f"after {metrics['step']} steps, dev tasks: {', '.join(scores)}{problem}"
 
 
 def _quiet() -> None:
@@ -111,20 +125,18 @@ def _quiet() -> None:
 
 def _show(summary: dict[str, Any], k: int) -> None:
     """The demo's table: before and after, whole and by level, and what the gain consists of."""
+    from mas_train.demo.report import headline_rows, remarks
+
+    columns = ("", f"avg@{k}", f"pass@{k}")
     table = Table(title=f"held-out problems, {k} samples each, 95 % intervals over questions")
-    for column in ("", f"avg@{k}", f"pass@{k}"):
+    for column in columns:
         table.add_column(column, justify="right" if column else "left")
-    rows = {"all": summary, **{f"level {n}": s for n, s in summary["levels"].items()}}
-    for name, row in rows.items():
-        for when in ("before", "after"):
-            scores = [_score(row[when][f"{metric}@{k}"]) for metric in ("avg", "pass")]
-            table.add_row(f"{name}, {when}", *scores, end_section=when == "after")
+    for name, scores in headline_rows(summary, k):
+        cells = [_score(score) for score in scores.values()]
+        table.add_row(name, *cells, end_section=name.endswith("after"))
     Console(width=80).print(table)
-    gain = summary["gain"]
-    typer.echo(
-        f"gain {gain['total']:+.1f} points: {gain['correctness']:+.1f} by correctness, "
-        f"{gain['format']:+.1f} by format (a readable answer at all)"
-    )
+    for remark in remarks(summary, k):
+        typer.echo(remark)
 
 
 def _score(score: dict[str, float] | None) -> str:

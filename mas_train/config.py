@@ -80,10 +80,12 @@ class OptimizerConfig(Section):
 
 
 class EngineConfig(Section):
-    """What generates for a model. `max_rows` bounds the rows decoded at once."""
+    """What generates for a model. `max_model_len` bounds prompt plus response in tokens (None:
+    the model's own limit), `max_rows` the rows decoded at once.
+    """
 
     name: Literal["transformers"] = "transformers"
-    max_model_len: Positive = 4096
+    max_model_len: Positive | None = None
     max_rows: Positive = 256
 
 

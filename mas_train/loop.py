@@ -28,14 +28,11 @@ from mas_envs import (
     TaskSet,
     WorkflowEnv,
     collect,
-    load_tasks,
-    make,
 )
 from mas_envs.episodes.metrics import summary
-from mas_envs.errors import UserError
-from mas_envs.protocol import role_of
 from mas_train.advantages import advantages
 from mas_train.config import Config
+from mas_train.environment import make_env, run_tasks
 from mas_train.metrics_log import MetricsLog
 from mas_train.rows import episode_rows
 from mas_train.run_folder import RunFolder
@@ -54,14 +51,14 @@ def train(config: Config, *, resume: bool = False, watch: Watch = lambda metrics
     """
     folder = RunFolder(config, resume)
     env = make_env(config)
-    tasks, dev = load_tasks(**config.tasks.train), load_tasks(**config.tasks.dev)
-    team = Team(config)
-    done, position = folder.restore(team.trained)
-    team.sync(done)
+    tasks, dev = run_tasks(config)
+    team = Team(config, folder.checkpoint)
+    team.sync(folder.done)
+    done = folder.done
     with (
         folder,
         MetricsLog(folder.path, done, config.train.wandb) as log,
-        EpisodeWriter(folder.episodes, position=position) as episodes,
+        EpisodeWriter(folder.episodes, position=folder.position) as episodes,
         StopSignal() as stop,
     ):
         try:
@@ -70,12 +67,13 @@ def train(config: Config, *, resume: bool = False, watch: Watch = lambda metrics
                 metrics = train_step(config, env, team, tasks, step, episodes, stop)
                 done = step + 1
                 log.write(metrics | measured)
-                watch(metrics)
+                watch(metrics | measured)
                 if done % config.train.checkpoint_every == 0 or done == config.train.steps:
                     folder.save(done, team.trained, episodes.position)
                 stop.check()
             if measured := evaluate(config, env, team, dev, done, stop):
                 log.write({"step": done, **measured})
+                watch({"step": done, **measured})
         except Stopped:
             folder.save(done, team.trained, episodes.position)
             raise Stopped(
@@ -165,20 +163,3 @@ def prompts_of(step: int, tasks: TaskSet, count: int, seed: int) -> Sequence[Tas
         for epoch in {place // len(tasks) for place in places}
     }
     return [tasks[int(orders[place // len(tasks)][place % len(tasks)])] for place in places]
-
-
-def make_env(config: Config) -> WorkflowEnv:
-    """The environment of a run, with each agent's invalid-action penalty.
-
-    Raises `UserError` unless `agents:` names exactly the environment's roles.
-    """
-    chosen = {} if config.env.prompts is None else {"prompts": config.env.prompts}
-    arguments = {**config.env.args, **chosen}
-    bare = make(config.env.id, **arguments)
-    roles = {role_of(agent) for agent in bare.possible_agents}
-    if missing := sorted(roles - set(config.agents)):
-        raise UserError(f"agents: {config.env.id} has the roles {sorted(roles)}; add {missing}")
-    if unknown := sorted(set(config.agents) - roles):
-        raise UserError(f"agents: {config.env.id} has the roles {sorted(roles)}; remove {unknown}")
-    penalties = {role: agent.invalid_penalty for role, agent in config.agents.items()}
-    return make(config.env.id, **{"invalid_penalty": penalties, **arguments})

@@ -49,7 +49,7 @@ def plot_run(metrics: Sequence[Mapping[str, Any]], folder: str | Path) -> list[P
     accuracy = line(metrics, "accuracy (share right)", lambda row: row.get("accuracy"))
     return [
         _draw(folder / "reward.png", "Team reward", "mean reward per episode",
-              [reward, accuracy] if accuracy.values else [reward]),
+              [reward, accuracy] if accuracy.values not in ([], reward.values) else [reward]),
         _draw(folder / "gradient_norm.png", "Gradient norm per agent",
               "L2 norm of the agent's gradient", _per_agent(metrics, roles, "grad_norm")),
         _draw(folder / "inflation.png", "Inflation factor per agent (1 = agent-wise normalisation)",

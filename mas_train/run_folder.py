@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from mas_envs.errors import BadFile, UserError
 from mas_envs.files import lock_folder, whole_file
@@ -13,8 +14,10 @@ from mas_train.config import Config
 class RunFolder:
     """`run.dir/run.name`. A new run refuses a folder in use; resuming needs one.
 
-    Entered, it belongs to this process alone and holds the configuration: do so when nothing is
-    left that could refuse to start. Raises `UserError` while another process trains there.
+    `checkpoint` is the newest one (or None), `done` the steps it has finished, `position` where
+    it stands in the stored episodes. Entered, the folder belongs to this process alone and holds
+    the configuration: do so when nothing is left that could refuse to start. Raises `UserError`
+    while another process trains there.
     """
 
     def __init__(self, config: Config, resume: bool) -> None:
@@ -22,40 +25,58 @@ class RunFolder:
         self.episodes = self.path / "episodes"
         self.checkpoints = self.path / "checkpoints"
         file = self.path / "config.yaml"
-        if resume:
-            if not file.is_file():
-                raise BadFile(file, "no such file", fix="resume the folder of an earlier run")
-        elif file.exists():
+        if resume and not file.is_file():
+            raise BadFile(file, "no such file", fix="resume the folder of an earlier run")
+        if file.exists() and not resume:
             raise UserError(
                 f"{self.path} already holds a run; resume it (mas-train resume {self.path}), "
                 "or choose another run.name"
+            )
+        self.checkpoint = checkpoint.newest(self.checkpoints)
+        self.done, self.position = 0, (0, 0)
+        if self.checkpoint is not None:
+            state = checkpoint.read_state(self.checkpoint)
+            self.done, (shard, byte) = state["step"], state["episodes"]
+            self.position = (shard, byte)
+        if self.done > config.train.steps:
+            raise UserError(
+                f"train.steps is {config.train.steps}, but {self.path} has {self.done} steps done"
             )
 
     def __enter__(self) -> RunFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock = lock_folder(self.path)
-        with whole_file(self.path / "config.yaml") as file:
-            file.write_text(self.config.to_yaml(), encoding="utf-8")
+        file, text = self.path / "config.yaml", self.config.to_yaml()
+        earlier = file.read_text(encoding="utf-8") if file.exists() else text
+        if earlier != text and self.done < self.config.train.steps:
+            # What the steps so far were made with must not be lost.
+            kept = self.path / f"config.until-{self.done:06d}.yaml"
+            kept.write_text(earlier, encoding="utf-8")
+        if self.done < self.config.train.steps:
+            with whole_file(file) as whole:
+                whole.write_text(text, encoding="utf-8")
         return self
 
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
-    def restore(self, models: Mapping[str, checkpoint.Saved]) -> tuple[int, tuple[int, int]]:
-        """Load the newest checkpoint, if any; (finished steps, position in the episodes)."""
-        found = checkpoint.existing(self.checkpoints)
-        if not found:
-            return 0, (0, 0)
-        state = checkpoint.restore(found[-1], models)
-        shard, offset = state["episodes"]
-        return int(state["step"]), (int(shard), int(offset))
-
     def save(
         self, step: int, models: Mapping[str, checkpoint.Saved], position: tuple[int, int]
     ) -> None:
         """Write the checkpoint after `step` finished steps, unless it is there already."""
-        found = checkpoint.existing(self.checkpoints)
-        if found and checkpoint.read_state(found[-1])["step"] == step:
+        found = checkpoint.newest(self.checkpoints)
+        if found is not None and checkpoint.read_state(found)["step"] == step:
             return
-        keep = self.config.train.keep_checkpoints
-        checkpoint.save(self.checkpoints, step, models, {"episodes": list(position)}, keep)
+        state = {"episodes": list(position), "team": team_record(self.config)}
+        checkpoint.save(self.checkpoints, step, models, state, self.config.train.keep_checkpoints)
+
+
+def team_record(config: Config) -> dict[str, Any]:
+    """Who plays what, as whoever measures a checkpoint needs to know."""
+    frozen = {name: m.path for name, m in config.models.items() if m.optimizer is None}
+    return {
+        "env": config.env.model_dump(),
+        "agents": {role: agent.model for role, agent in config.agents.items()},
+        "frozen": frozen,
+        "max_tokens": config.rollout.max_tokens,
+    }

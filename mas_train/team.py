@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from mas_envs.errors import MachineryError, UserError
+from mas_envs.errors import BadFile, MachineryError, UserError
 from mas_envs.policies.base import Policy
+from mas_train.checkpoint import optimizer_file
 from mas_train.config import Config, ModelConfig
 from mas_train.engines.hf_model import load_pretrained
 from mas_train.engines.transformers import TransformersEngine
@@ -30,20 +31,26 @@ PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
 class TrainedModel:
     """One set of weights under training: a learner, and an engine that samples from its copy."""
 
-    def __init__(self, name: str, roles: list[str], config: Config, device: str) -> None:
-        self.name, self.roles, self.settings = name, roles, config.models[name]
-        self.weights_of = {role: config.agents[role].loss_weight for role in roles}
+    def __init__(
+        self, name: str, config: Config, engine: TransformersEngine, checkpoint: Path | None
+    ) -> None:
+        self.name, self.settings, self.engine = name, config.models[name], engine
+        self.roles = [role for role, agent in config.agents.items() if agent.model == name]
+        self.loss_weights = {role: config.agents[role].loss_weight for role in self.roles}
         self.loss, self.train = config.loss, config.train
         self.max_tokens = config.rollout.max_tokens
-        self.engine = load_engine(name, self.settings, device)
         assert self.settings.optimizer is not None
+        path = weights_path(name, self.settings, checkpoint)
+        model, self.tokenizer = load_pretrained(path, self.settings.dtype, self.settings.revision)
         self.learner = Learner(
-            load_model(self.settings.path, self.settings, device),
+            model.to(engine.model.device),  # type: ignore[arg-type]  # `to` is wrapped untyped
             self.settings.optimizer,
             total_steps=config.train.steps * config.train.updates_per_step,
             max_grad_norm=config.train.max_grad_norm,
             token_budget=config.train.token_budget,
         )
+        if checkpoint is not None:
+            self._restore(optimizer_file(checkpoint, name))
 
     def update(self, rows: Rows, advantages: np.ndarray[Any, Any]) -> dict[str, float]:
         """One batch: the learner takes the rows of this model's roles, whatever else is there."""
@@ -52,7 +59,7 @@ class TrainedModel:
             rows.take(mine),
             advantages[mine],
             self.loss,
-            loss_weights=self.weights_of,
+            loss_weights=self.loss_weights,
             updates=self.train.updates_per_step,
             max_tokens=self.max_tokens,
         )
@@ -85,39 +92,35 @@ class TrainedModel:
     def save(self, folder: Path, optimizer_file: Path) -> None:
         """Weights and tokenizer as a Hugging Face folder, the learner's state beside it."""
         self.learner.model.save_pretrained(folder)
-        self.engine.tokenizer.save_pretrained(folder)
+        self.tokenizer.save_pretrained(folder)
         state = self.learner.state_dict()
         del state["model"]
         torch.save(state, optimizer_file)
 
-    def restore(self, folder: Path, optimizer_file: Path) -> None:
-        """The inverse of `save`. Raises `UserError` when the files do not fit this model."""
+    def _restore(self, file: Path) -> None:
         try:
-            state = torch.load(optimizer_file, weights_only=True)
-            loaded = load_model(str(folder), self.settings, "cpu")
-            self.learner.load_state_dict({**state, "model": loaded.state_dict()})
+            state = torch.load(file, weights_only=True)
+            self.learner.load_state_dict({**state, "model": self.learner.model.state_dict()})
         except (OSError, EOFError, KeyError, ValueError, RuntimeError, UnpicklingError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise UserError(f"{folder}: does not fit model {self.name!r}: {reason}") from error
+            raise BadFile(file, f"does not fit model {self.name!r} ({reason})") from error
 
 
 class Team:
     """All models of a run. `policies` maps role → policy, `trained` name → model."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, checkpoint: Path | None = None) -> None:
         if config.run.threads is not None:
             torch.set_num_threads(config.run.threads)
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-        self.trained: dict[str, TrainedModel] = {}
-        self.policies: dict[str, Policy] = {}
-        for name, settings in config.models.items():
-            played = [role for role, agent in config.agents.items() if agent.model == name]
-            if settings.optimizer is None:
-                policy: Policy = load_engine(name, settings, device)
-            else:
-                self.trained[name] = TrainedModel(name, played, config, device)
-                policy = self.trained[name].engine
-            self.policies |= dict.fromkeys(played, policy)
+        engines = load_engines(config, checkpoint)
+        self.policies: dict[str, Policy] = {
+            role: engines[agent.model] for role, agent in config.agents.items()
+        }
+        self.trained = {
+            name: TrainedModel(name, config, engines[name], checkpoint)
+            for name, settings in config.models.items()
+            if settings.optimizer is not None
+        }
 
     @property
     def trained_roles(self) -> set[str]:
@@ -134,21 +137,31 @@ class Team:
             model.sync(version, rows)
 
 
-def load_engine(name: str, settings: ModelConfig, device: str) -> TransformersEngine:
-    """The engine of one model. Raises `UserError` naming path and fix."""
-    return TransformersEngine.from_pretrained(
-        settings.path,
-        dtype=settings.dtype,
-        revision=settings.revision,
-        device=device,
-        name=name,
-        max_model_len=settings.engine.max_model_len,
-        max_rows=settings.engine.max_rows,
-        template_args=settings.template,
-    )
+def load_engines(config: Config, checkpoint: Path | None = None) -> dict[str, TransformersEngine]:
+    """The engine of every model by name, with the checkpoint's weights where it has some."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    engines = {}
+    for name, settings in config.models.items():
+        try:
+            engines[name] = TransformersEngine.from_pretrained(
+                weights_path(name, settings, checkpoint),
+                dtype=settings.dtype,
+                revision=settings.revision,
+                device=device,
+                name=name,
+                max_model_len=settings.engine.max_model_len,
+                max_rows=settings.engine.max_rows,
+                template_args=settings.template,
+            )
+        except UserError as error:
+            raise UserError(f"models.{name}: {error}") from error
+    return engines
 
 
-def load_model(path: str, settings: ModelConfig, device: str) -> Any:
-    """The learner's copy of the weights."""
-    model, _ = load_pretrained(path, settings.dtype, settings.revision)
-    return model.to(device)  # type: ignore[arg-type]  # transformers wraps `to` without its types
+def weights_path(name: str, settings: ModelConfig, checkpoint: Path | None) -> str:
+    """Where a model's weights are now. Raises `BadFile` if the checkpoint lacks a trained one."""
+    if checkpoint is None or settings.optimizer is None:
+        return settings.path
+    if not (checkpoint / name).is_dir():
+        raise BadFile(checkpoint, f"has no model {name!r}", fix="was `models:` changed?")
+    return str(checkpoint / name)

@@ -9,17 +9,19 @@ from typing import Any
 
 import yaml
 
-from mas_envs import Episode, EpisodeWriter, load_tasks
-from mas_envs.console import progress
+from mas_envs import Episode, EpisodeWriter
+from mas_envs.console import Progress, progress
 from mas_envs.errors import UserError
 from mas_envs.files import lock_folder
 from mas_envs.rollout import rollout
+from mas_train.checkpoint import newest
 from mas_train.config import Config, resolve
 from mas_train.demo.report import report
-from mas_train.loop import make_env, train
+from mas_train.environment import make_env, run_tasks
+from mas_train.loop import train
 from mas_train.metrics_log import headline
-from mas_train.stopping import StopSignal
-from mas_train.team import Team
+from mas_train.stopping import Stopped, StopSignal
+from mas_train.team import load_engines
 
 CONFIG = Path(__file__).with_name("demo.yaml")
 
@@ -55,12 +57,13 @@ def run_demo(config: Config) -> dict[str, Any]:
     An earlier demo in the same folder is replaced; a folder that holds anything else is not.
     """
     clear_earlier_demo(config.folder)
-    tasks = load_tasks(**config.tasks.dev)
-    chosen = len(tasks) if config.eval.tasks is None else min(config.eval.tasks, len(tasks))
-    before = measure(config, "before", chosen)
-    with progress(config.run.name, config.train.steps, unit="steps") as bar:
-        train(config, watch=lambda metrics: bar.advance(1, note=headline(metrics)))
-    after = measure(config, "after", chosen)
+    try:
+        before = measure(config, "before")
+        with progress(config.run.name, config.train.steps, unit="steps") as bar:
+            train(config, watch=lambda metrics: bar.advance(1, note=headline(metrics)))
+        after = measure(config, "after", newest(config.folder / "checkpoints"))
+    except Stopped:
+        raise Stopped("the demo did not finish; the same command starts it anew") from None
     return report(config, before, after)
 
 
@@ -68,6 +71,8 @@ def clear_earlier_demo(folder: Path) -> None:
     """Remove what an earlier demo left. Raises `UserError` if the folder is something else."""
     if not folder.exists():
         return
+    if not folder.is_dir():
+        raise UserError(f"{folder} is a file; move it or pass --set run.dir=…")
     known = {"config.yaml", "metrics.jsonl", "episodes", "checkpoints", "tensorboard", "eval",
              "summary.json", "index.html", "plots", ".lock"}  # fmt: skip
     if foreign := sorted({path.name for path in folder.iterdir()} - known):
@@ -78,37 +83,38 @@ def clear_earlier_demo(folder: Path) -> None:
         shutil.rmtree(folder)
 
 
-def measure(config: Config, when: str, count: int) -> list[Episode]:
-    """The held-out problems, k samples each, with the weights as they are at that time."""
-    if when == "after":
-        newest = sorted((config.folder / "checkpoints").glob("step-*"))[-1]
-        models = {
-            name: model.model_copy(update={"path": str(newest / name)})
-            for name, model in config.models.items()
-        }
-        config = config.model_copy(update={"models": models})
-    env = make_env(config)
-    team = Team(config)
-    tasks = load_tasks(**config.tasks.dev)[:count]
+def measure(config: Config, when: str, checkpoint: Path | None = None) -> list[Episode]:
+    """The held-out problems, k samples each, with the checkpoint's weights; stored in `eval/`."""
+    env, (_, tasks) = make_env(config), run_tasks(config)
+    engines = load_engines(config, checkpoint)
+    policies = {role: engines[agent.model] for role, agent in config.agents.items()}
+    chosen = tasks[: config.eval.tasks]
     found: list[Episode] = []
     right = 0
 
-    async def play(bar: Any) -> None:
+    async def play(bar: Progress) -> None:
         nonlocal right
         async for episode in rollout(
-            env, team.policies, tasks, samples=config.eval.samples,
-            concurrency=config.rollout.concurrency, seed=config.run.seed,
+            env,
+            policies,
+            chosen,
+            samples=config.eval.samples,
+            concurrency=config.rollout.concurrency,
+            seed=config.run.seed,
             sampling=config.eval_sampling(),
-        ):  # fmt: skip
+        ):
             found.append(episode)
             right += bool(episode.grade and episode.grade.correct)
             bar.advance(1, note=f"right {right / len(found):.0%}")
 
-    title = f"{config.run.name}, {when}"
-    with progress(title, count * config.eval.samples) as bar, StopSignal() as stop:
+    total = len(chosen) * config.eval.samples
+    with (
+        EpisodeWriter(config.folder / "eval" / when, tokens="none") as writer,
+        progress(f"{config.run.name}, {when}", total) as bar,
+        StopSignal() as stop,
+    ):
         stop.run(play(bar))
-    found.sort(key=lambda episode: (episode.group, episode.sample))
-    with EpisodeWriter(config.folder / "eval" / when, tokens="none") as writer:
+        found.sort(key=lambda episode: (episode.group, episode.sample))
         for episode in found:
             writer.add(episode)
     return found

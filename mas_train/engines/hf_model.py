@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -28,10 +29,12 @@ def load_pretrained(
     if not isinstance(torch_dtype, torch.dtype):
         raise UserError(f"dtype {dtype!r} is unknown; use float32, bfloat16 or float16")
     found = model_path(path)
+    if found.startswith(("/", ".", "~")) and not Path(found).is_dir():
+        raise UserError(f"there is no model folder {found!r}")
     try:
         tokenizer = AutoTokenizer.from_pretrained(found, revision=revision)
         model = AutoModelForCausalLM.from_pretrained(found, revision=revision, dtype=torch_dtype)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
         raise UserError(
             f"cannot load the model {str(path)!r}: {reason}; give a folder with config.json, "

@@ -143,6 +143,21 @@ def test_any_section_with_any_value_is_valid_or_a_user_error(section, value):
         assert yaml.safe_load(config.to_yaml())
 
 
+@pytest.mark.parametrize(
+    "override",
+    ["env.id=math-v9", "env.args.bogus=1", "env.args.max_rounds=0", "env.prompts=nope",
+     "tasks.dev.source=nope.jsonl", "tasks.train.split=trian"],
+)  # fmt: skip
+def test_check_refuses_what_run_would_refuse(override):
+    from typer.testing import CliRunner
+
+    from mas_train.cli import app
+
+    result = CliRunner().invoke(app, ["check", str(CONFIG), "--set", override])
+    assert result.exit_code == 2 and len(result.stderr.strip().splitlines()) == 1
+    assert CliRunner().invoke(app, ["check", str(CONFIG)]).exit_code == 0
+
+
 def test_the_command_prints_one_message_and_exits_with_2(tmp_path):
     path = tmp_path / "team.yaml"
     path.write_text(yaml.safe_dump(tree(trian={})))

@@ -157,11 +157,12 @@ def test_a_folder_that_holds_a_run_is_refused(config):
     ("override", "message"),
     [
         ("agents={solver: {model: solver}, critic: {model: verifier}}", r"add \['verifier'\]"),
-        ("models.solver.path=/nowhere/model", "/nowhere/model"),
+        ("models.solver.path=/nowhere/model", "models.solver: .*/nowhere/model"),
+        ("models.solver.engine.max_model_len=4096", "models.solver: .*4096"),
         ("env.id=maths-v0", "'math-v0'"),
         ("env.args={max_round: 2}", "'max_rounds'"),
         ("env.prompts=tinny", "'tiny'"),
-        ("tasks.train={source: nowhere.jsonl}", "nowhere.jsonl"),
+        ("tasks.train={source: nowhere.jsonl}", "tasks.train: nowhere.jsonl"),
         ("tasks.train={source: arith, split: trian}", "'train'"),
     ],
 )
@@ -217,12 +218,69 @@ def test_a_checkpoint_of_another_schema_is_named(config):
     assert str(newest) in str(caught.value)
 
 
-def test_a_damaged_checkpoint_is_named(config):
-    folder = train(config())
+@pytest.mark.parametrize("name", ["solver.optimizer.pt", "solver/model.safetensors", "state.json"])
+@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"not a checkpoint"])
+def test_a_damaged_checkpoint_is_named(config, name, damage):
+    folder = train(config("train.steps=1"))
     newest = sorted((folder / "checkpoints").glob("step-*"))[-1]
-    (newest / "solver.optimizer.pt").write_bytes(b"not a checkpoint")
-    with pytest.raises(UserError, match="solver"):
-        train(config(), resume=True)
+    (newest / name).write_bytes(damage((newest / name).read_bytes()))
+    with pytest.raises(UserError, match=name.split("/")[0]):
+        train(config("train.steps=2"), resume=True)
+
+
+def test_a_checkpoint_without_a_model_is_named(config):
+    train(config("train.steps=1"))
+    both = "{solver: {path: mas-gym/demo}, critic: {path: mas-gym/demo}}"
+    other = [f"models={both}", "agents.verifier.model=critic"]
+    changed = config("train.steps=2", *other)
+    with pytest.raises(UserError, match="has no model 'critic'"):
+        train(changed, resume=True)
+
+
+def test_resuming_needs_no_original_model(config):
+    """Everything is in the checkpoint; the folder the run started from may be gone."""
+    train(config("train.steps=1"))
+    moved = ["models.solver.path=/gone", "models.verifier.path=/gone"]
+    folder = train(config("train.steps=2", *moved), resume=True)
+    assert len(read_metrics(folder / "metrics.jsonl")) == 2
+
+
+def test_a_folder_belongs_to_one_trainer(config):
+    folder = train(config("train.steps=1"))
+    refused = []
+
+    def resume_at_once(metrics):
+        with pytest.raises(UserError, match="another writer"):
+            train(config("train.steps=3"), resume=True)
+        refused.append(metrics["step"])
+
+    train(config("train.steps=3"), resume=True, watch=resume_at_once)
+    assert refused == [1, 2]
+    assert [row["step"] for row in read_metrics(folder / "metrics.jsonl")] == [0, 1, 2]
+
+
+def test_settings_changed_on_resume_leave_a_trace(config):
+    folder = train(config("train.steps=1"))
+    train(config("train.steps=1", "estimator.preset=grpo"), resume=True)
+    assert "preset: drmas" in (folder / "config.yaml").read_text()  # nothing was trained with it
+    train(config("train.steps=2", "estimator.preset=grpo"), resume=True)
+    assert "preset: grpo" in (folder / "config.yaml").read_text()
+    assert "preset: drmas" in (folder / "config.until-000001.yaml").read_text()
+    with pytest.raises(UserError, match=r"train.steps is 1, but .* has 2 steps done"):
+        train(config("train.steps=1"), resume=True)
+
+
+def test_a_checkpoint_says_who_plays_what(config):
+    folder = train(config("models.verifier.optimizer=null", "train.steps=1"))
+    (newest,) = (folder / "checkpoints").glob("step-*")
+    assert json.loads((newest / "state.json").read_text())["team"] == {
+        "env": {"id": "math-v0", "args": {"max_rounds": 2}, "prompts": "tiny"},
+        "agents": {"solver": "solver", "verifier": "verifier"},
+        "frozen": {"verifier": "mas-gym/demo"},
+        "max_tokens": 40,
+    }
+    modes = {path.stat().st_mode & 0o777 for path in newest.rglob("*") if path.is_file()}
+    assert len(modes) == 1
 
 
 @settings(max_examples=50)
