@@ -28,18 +28,16 @@ def load_pretrained(
     torch_dtype = getattr(torch, dtype, None)
     if not isinstance(torch_dtype, torch.dtype):
         raise UserError(f"dtype {dtype!r} is unknown; use float32, bfloat16 or float16")
+    fix = "give a folder with config.json, weights and tokenizer, or an id like Qwen/Qwen3-4B"
     found = model_path(path)
     if found.startswith(("/", ".", "~")) and not Path(found).is_dir():
-        raise UserError(f"there is no model folder {found!r}")
+        raise UserError(f"there is no folder {found!r}; {fix}")
     try:
         tokenizer = AutoTokenizer.from_pretrained(found, revision=revision)
         model = AutoModelForCausalLM.from_pretrained(found, revision=revision, dtype=torch_dtype)
     except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(
-            f"cannot load the model {str(path)!r}: {reason}; give a folder with config.json, "
-            "weights and tokenizer, or an id like Qwen/Qwen3-4B"
-        ) from error
+        raise UserError(f"cannot load the model {str(path)!r}: {reason}; {fix}") from error
     return model, tokenizer
 
 
