@@ -6,8 +6,7 @@ import asyncio
 import hashlib
 import shutil
 import warnings
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,14 +14,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.policies import Source, Team, team
+from benchmarks.environment import Flags, as_trained, environment
+from benchmarks.policies import Source, Team, named_targets, team
 from benchmarks.run_folder import Settings, Stored, open_run, read_run, write_json
 from benchmarks.runner import play
-from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suite, suites
-from mas_envs.console import command_line, key_values, progress
+from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suites
+from benchmarks.trained import origins
+from mas_envs.console import command_line, progress
 from mas_envs.episodes.schema import Episode, Sampling
-from mas_envs.errors import UserError
-from mas_envs.registration import make
 from mas_envs.tasks import Task, TaskSet
 from mas_envs.workflow import WorkflowEnv
 
@@ -30,13 +29,15 @@ app = command_line(
     "Measure a policy on a benchmark suite: k samples per question, avg@k and pass@k.",
     [
         "mas-bench run arith --policy scripted:adder --k 4 --out runs/try",
-        "mas-bench run aime24 --data aime24.jsonl --policy http://localhost:8000/v1#Qwen3-4B "
-        "--out runs/aime24",
-        "mas-bench run math500 --data math500.jsonl "
-        "--policy solver=models/solver,verifier=models/verifier --out runs/math500",
+        "mas-bench run arith --policy runs/demo --out runs/as-trained",
+        "mas-bench run aime24 --data aime24.jsonl --out runs/aime24 \\",
+        "    --policy http://localhost:8000/v1#Qwen3-4B",
+        "mas-bench run math500 --data math500.jsonl --out runs/math500 \\",
+        "    --policy solver=models/solver,verifier=models/verifier",
         "mas-bench report runs/aime24",
     ],
 )
+MAX_TOKENS = 4096
 note = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
@@ -47,8 +48,10 @@ def run(
     policy: Annotated[
         list[str],
         typer.Option(
-            help="Checkpoint folder, http://host/v1#MODEL, scripted:adder or "
-            "scripted:package.module:function; role=… for one role only. Repeatable."
+            help="Run folder of mas-train, model folder or id, http://host/v1#MODEL, "
+            "scripted:adder or scripted:package.module:function; role=… for one role only. "
+            "Repeatable. A trained team is measured as it was trained: what its run says is the "
+            "default of --env, --env-arg, --prompts and --max-tokens."
         ),
     ],
     data: Annotated[Path | None, typer.Option(help="Local JSONL copy of the suite.")] = None,
@@ -56,10 +59,14 @@ def run(
     temperature: Annotated[float, typer.Option(min=0)] = 0.6,
     top_p: Annotated[float, typer.Option(min=0, max=1)] = 0.95,
     top_k: Annotated[int, typer.Option(min=0, help="0: off.")] = 0,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Per turn.")] = 4096,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help=f"Per turn; {MAX_TOKENS} if no run says otherwise.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     concurrency: Annotated[int, typer.Option(min=1, help="Episodes in flight.")] = 64,
-    env: Annotated[str | None, typer.Option(help="Environment id; default: the suite's.")] = None,
+    env: Annotated[
+        str | None, typer.Option(help="Environment id or module:Class; default: the suite's.")
+    ] = None,
     env_arg: Annotated[
         list[str] | None, typer.Option(help="Environment argument, like max_rounds=3. Repeatable.")
     ] = None,
@@ -78,7 +85,8 @@ def run(
 ) -> None:
     """Play SUITE and print avg@k and pass@k. Interrupted? The same command continues."""
     tasks = _load(name, data)
-    played = _environment(name, tasks, env, env_arg or [], prompts)
+    flags = _as_trained(Flags(env, env_arg or (), prompts, max_tokens), policy)
+    played = environment(name, tasks, flags)
     chosen = team(policy, played, Source(model, api_key_env, dtype, device))
     asked = list(tasks[:limit] if limit else tasks)
     settings = Settings(
@@ -87,13 +95,18 @@ def run(
         env=played.spec.to_dict(),
         prompts=played.prompts_id,
         policies=chosen.records,
-        sampling=Sampling(temperature=temperature, top_p=top_p, top_k=top_k, max_tokens=max_tokens),
+        sampling=Sampling(
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            max_tokens=flags.max_tokens or MAX_TOKENS,
+        ),
         k=k,
         seed=seed,
     )
     with open_run(out, settings) as stored:
-        if prompts is not None and prompts.endswith(".toml"):
-            shutil.copyfile(prompts, out / "prompts.toml")
+        if flags.prompts is not None and flags.prompts.endswith(".toml"):
+            shutil.copyfile(flags.prompts, out / "prompts.toml")
         _play(stored, played, chosen, asked, concurrency)
     summary = stored.summary()
     write_json(out / "summary.json", summary)
@@ -141,27 +154,20 @@ def _identity(name: str, tasks: TaskSet, data: Path | None) -> dict[str, Any]:
     }
 
 
-def _environment(
-    name: str, tasks: TaskSet, env_id: str | None, env_arg: list[str], prompts: str | None
-) -> WorkflowEnv:
-    """The environment over the suite's tasks, with a spec that names no path of this machine."""
-    default = suite(name).env
-    args: dict[str, Any] = dict(default.args) if env_id in (None, default.id) else {}
-    given = key_values(env_arg, "--env-arg")
-    if taken := given.keys() & {"tasks", "prompts", "render_mode"}:
-        raise UserError(
-            f"--env-arg {min(taken)}=…; this one is set by mas-bench (--data, --prompts)"
-        )
-    args |= given
-    if prompts is not None:
-        args["prompts"] = prompts
-    made = make(env_id or default.id, tasks=tasks, **args)
-    recorded = dict(made.spec.kwargs)
-    recorded["tasks"] = {key: v for key, v in (tasks.spec or {}).items() if key != "data"}
-    if prompts is not None:
-        recorded["prompts"] = Path(prompts).name
-    made.spec = replace(made.spec, kwargs=recorded)
-    return made
+def _as_trained(given: Flags, policies: Iterable[str]) -> Flags:
+    """The flags, completed by what the policies' training run says; a line tells what that is."""
+    found = origins(named_targets(list(policies)).values())
+    taken = {str(checkpoint): as_trained(one, given) for checkpoint, one in found.items()}
+    if not taken:
+        return given
+    first = next(iter(taken.values()))
+    if any(other != first for other in taken.values()):
+        note.print("note: nothing is taken over from the policies' runs, since they differ: "
+                   + "; ".join(f"{path}: {flags}" for path, flags in taken.items()))  # fmt: skip
+        return given
+    if str(first):
+        note.print(f"as trained in {', '.join(taken)}: {first}")
+    return given.completed(first)
 
 
 def _play(

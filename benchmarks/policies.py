@@ -1,6 +1,7 @@
 """What `--policy` may say, and the policies it names.
 
-PATH or org/name              a checkpoint, run in this process (needs mas-gym[train])
+runs/demo                     a run or checkpoint of mas-train: each role played by its model
+PATH or org/name              a model's folder or id, run in this process (needs mas-gym[train])
 http://host:8000/v1#MODEL     an OpenAI-compatible server
 scripted:adder                a built-in script that plays the `arith` suite, to try things out
 scripted:package.module:name  your own function of a `Request`
@@ -10,15 +11,15 @@ solver=…,verifier=…           one of these for each role
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 import random
 import re
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.trained import checkpoint_of, read_trained
+from mas_envs.by_name import by_name
 from mas_envs.errors import UnknownName, UserError
 from mas_envs.policies.base import Policy, Request
 from mas_envs.policies.http import HTTPPolicy
@@ -53,7 +54,7 @@ def team(chosen: Sequence[str], env: WorkflowEnv, source: Source) -> Team:
     Raises `UserError` for a role without policy, `UnknownName` for a policy without role.
     """
     roles = list(dict.fromkeys(role_of(agent) for agent in env.possible_agents))
-    targets = _targets(chosen, roles)
+    targets = {role: _model(role, target) for role, target in _targets(chosen, roles).items()}
     made: dict[str, tuple[Policy, dict[str, Any]]] = {}
     for target in dict.fromkeys(targets[role] for role in roles):
         made[target] = _policy(target, source)
@@ -63,22 +64,34 @@ def team(chosen: Sequence[str], env: WorkflowEnv, source: Source) -> Team:
     )
 
 
-def _targets(chosen: Sequence[str], roles: Iterable[str]) -> dict[str, str]:
-    """Role → target from the values of `--policy`; a target without a role is everybody's."""
+def named_targets(chosen: Sequence[str]) -> dict[str, str]:
+    """Role → target from the values of `--policy`; under "" the one for everybody else."""
     named: dict[str, str] = {}
     for value in (part.strip() for text in chosen for part in _BETWEEN_PAIRS.split(text)):
         pair = _PAIR.fullmatch(value)
         role, target = (pair[1], pair[2]) if pair else ("", value)
-        if role and role not in roles:
-            raise UnknownName("role", role, roles, where="--policy")
         if role in named:
             whose = f"role {role!r}" if role else "all roles"
             raise UserError(f"--policy names two policies for {whose}: {named[role]}, {target}")
         named[role] = target
+    return named
+
+
+def _targets(chosen: Sequence[str], roles: Iterable[str]) -> dict[str, str]:
+    named = named_targets(chosen)
+    for role in named:
+        if role and role not in roles:
+            raise UnknownName("role", role, roles, where="--policy")
     missing = [role for role in roles if role not in named and "" not in named]
     if missing:
         raise UserError(f"--policy names none for {', '.join(missing)}; add {missing[0]}=…")
     return {role: named.get(role, named.get("", "")) for role in roles}
+
+
+def _model(role: str, target: str) -> str:
+    """Where a run or a checkpoint is named: its model for that role."""
+    checkpoint = checkpoint_of(target)
+    return target if checkpoint is None else read_trained(checkpoint).model_of(role, checkpoint)
 
 
 def _policy(target: str, source: Source) -> tuple[Policy, dict[str, Any]]:
@@ -104,17 +117,14 @@ def _function(target: str) -> Callable[[Request], Any]:
     name = target.removeprefix("scripted:")
     if name in SCRIPTS:
         return SCRIPTS[name]
-    module, _, attribute = name.partition(":")
-    if not attribute:
+    if ":" not in name:
         raise UnknownName("script", name, [*SCRIPTS, "package.module:function"], where="--policy")
-    if "" not in sys.path:
-        sys.path.insert(0, "")  # a console script does not look where it is called, unlike -m
     try:
-        function = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise UserError(f"--policy {target}: {error}") from None
+        function = by_name(name)
+    except UserError as error:
+        raise UserError(f"--policy scripted: {error}") from None
     if not callable(function):
-        raise UserError(f"--policy {target}: {attribute} is not a function of a Request")
+        raise UserError(f"--policy {target}: not a function of a Request")
     return function  # type: ignore[no-any-return]
 
 
@@ -122,11 +132,13 @@ def _engine(target: str, source: Source) -> tuple[Policy, dict[str, Any]]:
     folder = Path(target)
     if not folder.is_dir() and not _HUB_ID.fullmatch(target):
         raise UserError(
-            f"--policy {target}: no such folder; give a checkpoint's folder, a model id like "
+            f"--policy {target}: no such folder; give a run's or a model's folder, a model id like "
             "Qwen/Qwen3-4B, http://host/v1#MODEL or scripted:package.module:function"
         )
     if folder.is_dir() and not (folder / "config.json").is_file():
-        raise UserError(f"--policy {target}: no config.json in it; give a checkpoint's folder")
+        raise UserError(
+            f"--policy {target}: neither a model (config.json) nor a run or checkpoint of mas-train"
+        )
     try:
         import torch
 

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from benchmarks.run_folder import Stored
+from mas_envs.episodes.metrics import GIVE_A_GRADE
 from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.store import EpisodeWriter
+from mas_envs.errors import UserError
 from mas_envs.policies.base import Policies
 from mas_envs.rollout import rollout
 from mas_envs.tasks import Task
@@ -27,8 +29,8 @@ async def play(
 ) -> None:
     """Play every sample that is not stored yet. Memory does not grow with the suite.
 
-    Raises `TooManyFailures`, `UserError` of a policy, and `asyncio.CancelledError`; whatever was
-    played before is stored.
+    Raises `TooManyFailures`, `UserError` of a policy or for an episode without a grade, and
+    `asyncio.CancelledError`; whatever was played before is stored.
     """
     settings = stored.settings
     done = frozenset(stored.done())
@@ -39,6 +41,9 @@ async def play(
                 env, policies, tasks, samples=settings.k, concurrency=concurrency,
                 seed=settings.seed, sampling=settings.sampling, skip=done,
             ):  # fmt: skip
+                if episode.status == "done" and episode.grade is None:
+                    made = env.spec.id
+                    raise UserError(f"{made}: an episode ended without a grade; {GIVE_A_GRADE}")
                 writer.add(episode)
                 on_episode(episode)
         finally:

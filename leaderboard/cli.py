@@ -18,7 +18,7 @@ from mas_envs.console import command_line
 app = command_line(
     "Hand in a run, and have every number of a submission recomputed.",
     [
-        "mas-leaderboard pack runs/aime24 -o sub.zip --system 'Qwen3-4B pair' --team 'our lab'",
+        "mas-leaderboard pack runs/aime24 -o sub.zip --system pair --team 'our lab'",
         "mas-leaderboard verify sub.zip --data aime24.jsonl",
     ],
 )
@@ -55,9 +55,11 @@ def verify(
 def _print(result: Verification) -> None:
     about = result.manifest
     table = Table("check", "", "found", title=escape(f"{about.system} ({about.team})"))
-    signs = {True: "[green]pass[/]", False: "[red]FAIL[/]", None: "[yellow]unchecked[/]"}
+    signs = {"pass": "[green]pass[/]", "fail": "[red]FAIL[/]"}
     for check in result.checks:
-        table.add_row(check.name, signs[check.passed], escape(check.detail))
+        table.add_row(
+            check.name, signs.get(check.result, f"[yellow]{check.result}[/]"), escape(check.detail)
+        )
     console = Console()
     console.print(table)
     if result.passed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 CHECKS = {
     "members": "every member has the size and SHA-256 that the manifest declares",
@@ -19,13 +19,14 @@ CHECKS = {
     "repeats": "samples of a question differ",
 }
 SHOWN = 3  # problems quoted per check
+Result = Literal["pass", "fail", "warning", "unchecked"]
 
 
 class Check(NamedTuple):
-    """One line of the result. `passed` is None when it could not be checked, or is a warning."""
+    """One line of the result: what was found, and what it means."""
 
     name: str
-    passed: bool | None
+    result: Result
     detail: str
 
 
@@ -35,6 +36,7 @@ class Findings:
     def __init__(self) -> None:
         self.problems: dict[str, list[str]] = defaultdict(list)
         self.counts: Counter[str] = Counter()
+        self.warnings: dict[str, str] = {}
         self.unchecked: dict[str, str] = {}
         self.remarks: dict[str, str] = {}
 
@@ -52,7 +54,9 @@ class Findings:
         if self.counts[name]:
             more = self.counts[name] - len(self.problems[name])
             text = "; ".join(self.problems[name]) + (f"; and {more} more" if more else "")
-            return Check(name, False, text)
+            return Check(name, "fail", text)
+        if name in self.warnings:
+            return Check(name, "warning", self.warnings[name])
         if name in self.unchecked:
-            return Check(name, None, self.unchecked[name])
-        return Check(name, True, self.remarks.get(name, about))
+            return Check(name, "unchecked", self.unchecked[name])
+        return Check(name, "pass", self.remarks.get(name, about))

@@ -63,7 +63,8 @@ def pack(run: Path, out: Path, *, system: str, team: str) -> Manifest:
         raise UserError(f"{run}: {settings.questions} of the suite's {rows} questions were played; "
                         "a submission has them all, so run it without --limit")  # fmt: skip
     models: dict[str, set[str]] = defaultdict(set)
-    out.parent.mkdir(parents=True, exist_ok=True)
+    if not out.parent.is_dir():
+        raise BadFile(out, f"there is no folder {out.parent}", fix="create it first")
     with whole_file(out) as temporary, tempfile.TemporaryFile(dir=out.parent) as spool:
         try:
             found = summary(_written(_finished(run), spool, models), settings.k)

@@ -37,7 +37,7 @@ class Verification(NamedTuple):
     @property
     def passed(self) -> bool:
         """No check failed."""
-        return all(check.passed is not False for check in self.checks)
+        return all(check.result != "fail" for check in self.checks)
 
 
 def verify(path: Path, data: Path | None = None, limits: Limits = LIMITS) -> Verification:
@@ -69,8 +69,8 @@ def verify(path: Path, data: Path | None = None, limits: Limits = LIMITS) -> Ver
             spoke = {role: sorted(names) for role, names in seen.models.items()}
             findings.add("settings", f"declared models {manifest.models}, found {spoke}")
         if seen.repeats and manifest.sampling.temperature > 0:
-            findings.unchecked["repeats"] = (
-                f"warning: {seen.repeats} of {seen.count} samples repeat another one of their "
+            findings.warnings["repeats"] = (
+                f"{seen.repeats} of {seen.count} samples repeat another one of their "
                 "question word for word"
             )
     return Verification(manifest, findings.checks())

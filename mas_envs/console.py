@@ -39,12 +39,12 @@ class _Commands(TyperGroup):
 
 
 def command_line(about: str, examples: Sequence[str] = ()) -> typer.Typer:
-    """An empty Typer app. `examples` are shown below `--help`, each on its own line."""
-    listed = "\n\n".join(f"  {escape(example)}" for example in examples)
+    """An empty Typer app. `examples` are shown below `--help`: lines of at most 76 characters."""
+    listed = escape("\n".join(f"  {example}" for example in examples))
     app = typer.Typer(
         cls=_Commands,
         help=about,
-        epilog=f"Examples:\n\n{listed}" if examples else None,
+        epilog=f"Examples:\n{listed}" if examples else None,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode="rich",
@@ -76,9 +76,11 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
 def exit_codes(program: str) -> Iterator[None]:
     """One line on stderr instead of a traceback; bugs keep theirs.
 
-    Exit code 2 for a user's mistake, 1 for a run that failed, 130 after Ctrl-C or SIGTERM.
+    Exit code 2 for a user's mistake (a file that cannot be read or written is one), 1 for a run
+    that failed, 130 after Ctrl-C and 143 after SIGTERM. A `KeyboardInterrupt` may name the signal
+    itself, as `number`.
     """
-    with _terminate_like_interrupt():
+    with _terminate_like_interrupt() as received:
         try:
             yield
         except UserError as error:
@@ -87,9 +89,17 @@ def exit_codes(program: str) -> Iterator[None]:
         except MasError as error:
             _say(f"{program}: failed: {_one_line(error)}")
             raise typer.Exit(1) from None
+        except OSError as error:
+            path = error.filename2 or error.filename  # of a rename: what should have come to be
+            if path is None:
+                raise
+            _say(f"{program}: {path}: {error.strerror}")
+            raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
-            _say(f"{program}: interrupted{f'; {stop}' if str(stop) else ''}")
-            raise typer.Exit(130) from None
+            number = getattr(stop, "number", received[-1])
+            how = "terminated" if number == signal.SIGTERM else "interrupted"
+            _say(f"{program}: {how}{f'; {stop}' if str(stop) else ''}")
+            raise typer.Exit(128 + number) from None
 
 
 def _one_line(error: Exception) -> str:
@@ -101,10 +111,15 @@ def _say(line: str) -> None:
 
 
 @contextlib.contextmanager
-def _terminate_like_interrupt() -> Iterator[None]:
-    """SIGTERM does what Ctrl-C does, so that writers close their files."""
+def _terminate_like_interrupt() -> Iterator[list[int]]:
+    """SIGTERM does what Ctrl-C does, so that writers close their files.
+
+    Yields a list whose last number is the signal that interrupts.
+    """
+    received = [int(signal.SIGINT)]
 
     def terminate(number: int, frame: FrameType | None) -> None:
+        received.append(number)
         handler = signal.getsignal(signal.SIGINT)
         if not callable(handler):  # a shell's background job ignores SIGINT
             raise KeyboardInterrupt
@@ -113,10 +128,10 @@ def _terminate_like_interrupt() -> Iterator[None]:
     try:
         before = signal.signal(signal.SIGTERM, terminate)
     except ValueError:  # not the main thread
-        yield
+        yield received
         return
     try:
-        yield
+        yield received
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -144,23 +159,35 @@ class Progress:
         seconds = time.monotonic() - self._started
         new = self.done - self._first
         parts = [f"{self.title} {self.done}/{self.total} {self.unit}"]
-        if new and seconds > 1:
+        if self._first >= self.total:
+            parts.append("all there already")
+        elif new > 1 and seconds > 1:  # one sample is no rate
             rate = new / seconds
             parts.append(f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each")
-            parts.append(f"{_clock((self.total - self.done) / rate)} left")
+            left = self.total - self.done
+            parts.append(f"{_clock(left / rate)} left" if left else f"took {_clock(seconds)}")
         return ", ".join([*parts, self.note] if self.note else parts)
 
 
 class _PlainProgress(Progress):
     """No terminal: a line now and then, and one at the end."""
 
-    _printed = float("-inf")
+    _said = ""
+
+    def __init__(self, title: str, total: int, done: int, unit: str) -> None:
+        super().__init__(title, total, done, unit)
+        self._due = self._started + PLAIN_EVERY_S
 
     def _shown(self) -> None:
-        now = time.monotonic()
-        if now - self._printed >= PLAIN_EVERY_S:
-            self._printed = now
-            _say(self.line())
+        if time.monotonic() >= self._due:
+            self.say()
+
+    def say(self) -> None:
+        """Print the line, unless it says nothing new."""
+        self._due = time.monotonic() + PLAIN_EVERY_S
+        if self.line() != self._said:
+            self._said = self.line()
+            _say(self._said)
 
 
 def _clock(seconds: float) -> str:
@@ -182,7 +209,7 @@ def progress(
     if not console.is_terminal:
         plain = _PlainProgress(title, total, done, unit)
         yield plain
-        _say(plain.line())
+        plain.say()
         return
     from rich.progress import BarColumn, TextColumn
     from rich.progress import Progress as Bar

@@ -20,14 +20,25 @@ class UserError(MasError, ValueError):
     """A mistake in what the user gave us; command lines print it and exit with code 2."""
 
 
-class UnknownName(UserError):
-    """A name (environment id, preset, key …) that does not exist; suggests the nearest one."""
+FEW = 12  # names that are listed in full beside the nearest one
 
-    def __init__(self, kind: str, name: str, known: Iterable[str], where: str = "") -> None:
+
+class UnknownName(UserError):
+    """A name (environment id, preset, key …) that does not exist; suggests the nearest one.
+
+    All known names are listed if they are few or none is near.
+    """
+
+    def __init__(
+        self, kind: str, name: str, known: Iterable[str], where: str = "", fix: str = ""
+    ) -> None:
         known = sorted(known)
         close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-        hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known) or 'none'}"
-        super().__init__(f"{where + ': ' if where else ''}unknown {kind} {name!r}; {hint}")
+        hints = [f"did you mean {close[0]!r}?"] if close else []
+        if not close or 1 < len(known) <= FEW:
+            hints.append(f"known: {', '.join(known) or 'none'}")
+        message = f"{where + ': ' if where else ''}unknown {kind} {name!r}; {' '.join(hints)}"
+        super().__init__(message + (f"; {fix}" if fix else ""))
 
 
 class BadFile(UserError):

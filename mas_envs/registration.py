@@ -1,6 +1,7 @@
 """Ids like `math-v0`: `register`, `make`, `spec`, `registry`, and plug-ins by entry point.
 
-Another package adds environments without touching this one:
+A class of your own needs no registration: `make("my_module:MyEnv")`. Another package adds
+environments under ids of their own without touching this one:
 
     [project.entry-points."mas_envs.environments"]
     mine = "my_package.envs:register_all"      # a function that calls mas_envs.register(...)
@@ -8,7 +9,6 @@ Another package adds environments without touching this one:
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import json
 import re
@@ -18,6 +18,7 @@ from typing import Any
 
 import pettingzoo
 
+from mas_envs.by_name import by_name
 from mas_envs.episodes.plain import plain
 from mas_envs.errors import UnknownName, UserError
 from mas_envs.tasks import TaskSet
@@ -109,11 +110,13 @@ def all_specs() -> list[EnvSpec]:
 
 
 def spec(id: str) -> EnvSpec:
-    """The registered spec of an id. Raises `UnknownName` naming the nearest one."""
+    """The spec registered under an id. Raises `UnknownName` naming the nearest one."""
     if id not in registry:
         _load_plugins()
     if id not in registry:
-        raise UnknownName("environment", id, registry)
+        fix = "name a class of yours as 'module:Class', or register it (mas_envs.register, or the "
+        fix += f"entry points {ENTRY_POINTS!r})"
+        raise UnknownName("environment", id, registry, fix=fix)
     return registry[id]
 
 
@@ -131,21 +134,28 @@ def arguments(creator: Any) -> list[str] | None:
     return [name for name in dict.fromkeys(names) if name != "self"]
 
 
+def _spec_of(id: str | EnvSpec) -> EnvSpec:
+    if isinstance(id, EnvSpec):
+        return id
+    return EnvSpec(id, entry_point=id) if ":" in id else spec(id)
+
+
 def _creator(base: EnvSpec) -> Any:
-    module, _, attribute = base.entry_point.partition(":")
     try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"{base.id}: entry point {base.entry_point!r}: {error}") from error
+        return by_name(base.entry_point)
+    except UserError as error:
+        if base.id == base.entry_point:
+            raise UserError(f"environment {error}") from error
+        raise UserError(f"{base.id}: entry point {error}") from error
 
 
 def make(id: str | EnvSpec, **kwargs: Any) -> WorkflowEnv:
-    """An environment by id or spec; keyword arguments override the spec's.
+    """An environment by id, class ("module:Class") or spec; keyword arguments override the spec's.
 
     The result's `spec` can be serialised and makes the same environment again. Raises
     `UnknownName` for the id, `UserError` for arguments the environment does not take.
     """
-    base = spec(id) if isinstance(id, str) else id
+    base = _spec_of(id)
     creator = _creator(base)
     merged = {**base.kwargs, **kwargs}
     known = arguments(creator)

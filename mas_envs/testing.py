@@ -1,4 +1,4 @@
-"""Checks for authors of environments: `check("my-env-v0")`, or `mas-envs check my-env-v0`.
+"""Checks for authors of environments: `check("my_module:MyEnv")`, or `mas-envs check …`.
 
 PettingZoo's own tests, then what a workflow promises here: the same seed plays the same episode,
 and a recorded episode replays to every decision, also in another process with another hash seed.
@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from mas_envs.episodes.metrics import GIVE_A_GRADE
 from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.store import read_episodes, write_episodes
 from mas_envs.errors import MasError, ReplayMismatch
@@ -42,28 +43,31 @@ class CheckFailed(MasError):
 
 
 def check(id: str, episodes: int = 20, seed: int = 0, **kwargs: Any) -> list[str]:
-    """Run all checks on an environment; returns one line per check passed.
+    """Run all checks on an environment; returns a line "ok  …" per check passed, and notes.
 
     Raises `CheckFailed` (or the environment's own exception) at the first that fails.
     """
     env = make(id, **kwargs)
     passed = []
     _pettingzoo_tests(id, kwargs)
-    passed.append("PettingZoo api_test and seed_test")
+    passed.append("ok  PettingZoo api_test and seed_test")
     again = make(EnvSpec.from_json(env.spec.to_json()))
     if again.spec != env.spec or type(again) is not type(env):
         raise CheckFailed(f"{id}: its spec makes another environment: {again.spec}")
-    passed.append("the serialised spec makes the same environment")
+    passed.append("ok  the serialised spec makes the same environment")
     played = [play_random(env, seed + number) for number in range(episodes)]
     for number, episode in enumerate(played):
         if _content(play_random(again, seed + number)) != _content(episode):
             raise CheckFailed(f"{id}: seed {seed + number} played two different episodes")
-    passed.append(f"{episodes} seeds play the same episodes again")
+    passed.append(f"ok  {episodes} seeds play the same episodes again")
     for episode in played:
         check_replay(env, episode)
-    passed.append("every episode replays to every decision")
+    passed.append("ok  every episode replays to every decision")
     _replay_elsewhere(played)
-    passed.append("and in another process with another hash seed")
+    passed.append("ok  and in another process with another hash seed")
+    if ungraded := sum(episode.grade is None for episode in played):
+        passed.append(f"note  {ungraded} of {episodes} episodes end without a grade, as training "
+                      f"allows and mas-bench does not; {GIVE_A_GRADE}")  # fmt: skip
     return passed
 
 

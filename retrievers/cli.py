@@ -24,13 +24,14 @@ class _Group(TyperGroup):
 app = typer.Typer(
     cls=_Group,
     help="Find passages in a corpus.",
-    epilog="Examples:\n\n"
-    '  mas-retrieve search corpus.jsonl "who wrote Hamlet"\n\n'
-    '  mas-retrieve search scifact/corpus.jsonl "vitamin D and bone" -k 10',
+    epilog="Examples:\n"
+    '  mas-retrieve search corpus.jsonl "who wrote Hamlet"\n'
+    '  mas-retrieve search scifact/ "vitamin D and bone" -k 10',
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
-    rich_markup_mode="markdown",
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -41,7 +42,9 @@ def _group() -> None:
 
 @app.command()
 def search(
-    corpus: Annotated[Path, typer.Argument(help='JSONL of {"id","contents"} or BEIR rows.')],
+    corpus: Annotated[
+        Path, typer.Argument(help='JSONL of {"id","contents"} or BEIR rows, or a BEIR folder.')
+    ],
     query: Annotated[str, typer.Argument(help="What to look for, in plain words.")],
     k: Annotated[int, typer.Option("-k", help="How many passages at most.")] = 3,
 ) -> None:

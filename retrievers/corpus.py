@@ -11,12 +11,16 @@ from retrievers.base import Passage, RetrieverError
 
 
 def load_corpus(path: str | Path) -> Iterator[Passage]:
-    """Stream the passages of a JSONL file; blank lines are skipped.
+    """Stream the passages of a JSONL file, or of the `corpus.jsonl` in a folder (BEIR).
 
     A row is {"id", "contents"} (Pyserini, wiki-18: a first line in double quotes is the title) or
-    {"_id", "title", "text"} (BEIR; title may be missing). Raises RetrieverError naming file and
-    line for anything else, and for a file that cannot be read.
+    {"_id", "title", "text"} (BEIR; title may be missing); blank lines are skipped. Raises
+    RetrieverError naming file and line for anything else, and for a file that cannot be read.
     """
+    if Path(path).is_dir():
+        folder, path = Path(path), Path(path) / "corpus.jsonl"
+        if not path.is_file():
+            raise RetrieverError(f"{folder}: a folder without corpus.jsonl; give a JSONL file")
     try:
         file = open(path, "rb")  # noqa: SIM115 (closed below)
     except OSError as error:

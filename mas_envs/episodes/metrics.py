@@ -16,6 +16,7 @@ from mas_envs.episodes.schema import Episode
 from mas_envs.errors import UserError
 
 BELOW_ONE = math.nextafter(1.0, 0.0)
+GIVE_A_GRADE = "end its play() with Outcome(…, grade=Grade(correct=…)) to have its answers counted"
 
 
 def _counts(n: int, c: int, k: int) -> tuple[int, int, int]:
@@ -109,16 +110,18 @@ def _correct(question: str, samples: Sequence[bool]) -> int:
 def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
     """The headline numbers of one run, ready for JSON; streams, keeping one bool per episode.
 
-    {"avg@k": {"value", "low", "high", …} | None, "pass@k": …, "questions", "episodes", "failed",
-    "failures": {reason: count}, "undecided", "problem"}. Correct means `grade.correct is True`;
-    a grade of None (the grader cannot decide) counts as wrong and in "undecided". A failed
-    episode is no sample: unless a later try of the same (task, sample) finished, both headline
-    numbers are None and "problem" says why. Raises UserError for no episodes, a repeated
-    (task, sample) and a finished episode without a grade.
+    {"avg@k": {"value", "low", "high", …} | None, "pass@k": …, "reward": mean team reward | None,
+    "questions", "episodes", "failed", "failures": {reason: count}, "undecided", "problem"}.
+    Correct means `grade.correct is True`; None (the grader cannot decide) counts as wrong and in
+    "undecided". A failed episode is no sample: unless a later try of the same (task, sample)
+    finished, both headline numbers are None and "problem" says why; likewise when the environment
+    gives no grades at all. Raises UserError for no episodes, a repeated (task, sample), and when
+    some finished episodes have a grade and others have none.
     """
     outcomes: dict[str, dict[int, bool]] = {}
     failed: dict[tuple[str, int], str] = {}
-    undecided = 0
+    ungraded: list[str] = []
+    undecided, reward = 0, 0.0
     for episode in episodes:
         samples = outcomes.setdefault(episode.task, {})
         where = f"task {episode.task!r}, sample {episode.sample}"
@@ -127,12 +130,16 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
             continue
         if episode.sample in samples:
             raise UserError(f"{where}: recorded twice; do not mix two runs in one folder")
+        reward += episode.reward
         if episode.grade is None:
-            raise UserError(f"{where}: no grade; {episode.env.get('id')} gives none to count")
-        undecided += episode.grade.correct is None
-        samples[episode.sample] = episode.grade.correct is True
+            ungraded.append(where)
+        undecided += episode.grade is not None and episode.grade.correct is None
+        samples[episode.sample] = episode.grade is not None and episode.grade.correct is True
     if not outcomes:
         raise UserError("no episodes to summarise")
+    finished = sum(map(len, outcomes.values()))
+    if 0 < len(ungraded) < finished:
+        raise UserError(f"{ungraded[0]}: no grade, though other episodes have one")
     failures = Counter(
         reason for (task, sample), reason in failed.items() if sample not in outcomes[task]
     )
@@ -141,14 +148,17 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
     try:
         if failures:
             raise UserError(f"{failures.total()} samples failed and are missing; resume the run")
+        if ungraded:
+            raise UserError(f"the environment gives no grades; {GIVE_A_GRADE}")
         lists = {task: list(samples.values()) for task, samples in outcomes.items()}
         result[f"avg@{k}"] = asdict(score(lists, k, "avg"))
         result[f"pass@{k}"] = asdict(score(lists, k, "pass"))
     except UserError as error:
         problem = str(error)
     return result | {
+        "reward": reward / finished if finished else None,
         "questions": len(outcomes),
-        "episodes": sum(map(len, outcomes.values())),
+        "episodes": finished,
         "failed": failures.total(),
         "failures": dict(failures),
         "undecided": undecided,

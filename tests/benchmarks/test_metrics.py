@@ -193,12 +193,24 @@ def test_summary_counts_an_undecided_grade_as_wrong_and_says_so():
     assert found["undecided"] == 1 and found["avg@1"]["value"] == 50
 
 
+def test_summary_without_any_grade_has_the_mean_reward_and_says_how_to_give_one():
+    episodes = [_episode("a", s, grade=None, reward=s / 2) for s in range(4)]
+    episodes.append(_episode("b", 0, grade=None, status="failed", reason="x", reward=9.0))
+    found = summary(episodes[:4], 4)
+    assert found["avg@4"] is None and found["pass@4"] is None and found["undecided"] == 0
+    assert found["problem"].startswith("the environment gives no grades")
+    assert "grade=Grade(correct=…)" in found["problem"]
+    assert found["reward"] == 0.75 and found["episodes"] == 4
+    assert summary(episodes, 4)["reward"] == 0.75  # a failed episode earned nothing
+    assert summary(episodes[4:], 4)["reward"] is None
+
+
 @pytest.mark.parametrize(
     ("episodes", "message"),
     [
         ([], "no episodes"),
         ([_episode("a", 0), _episode("a", 0)], "'a', sample 0: recorded twice"),
-        ([_episode("a", 0, grade=None)], "'a', sample 0: no grade"),
+        ([_episode("a", 0), _episode("a", 1, grade=None)], "'a', sample 1: no grade"),
     ],
 )
 def test_summary_refuses(episodes, message):

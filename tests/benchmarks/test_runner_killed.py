@@ -95,7 +95,7 @@ def test_termination_stores_what_is_finished_and_says_how_to_go_on(tmp_path, sta
     wait_for_episodes(run, stopped)
     stopped.send_signal(number)
     _, said = stopped.communicate()
-    assert stopped.returncode == 130, said
+    assert stopped.returncode == 128 + number, said
     stored = len(read_index(run / "episodes"))
     assert f"{stored} of 240 episodes are in run" in said and "Traceback" not in said
     assert not (run / "summary.json").exists()

@@ -172,4 +172,4 @@ def test_changed_weights_in_the_folder_are_another_policy(tmp_path, checkpoint):
     refused = arith(tmp_path / "run", *policy)
     assert refused.exit_code == 2 and "fingerprint" in refused.stderr
     (folder / "config.json").unlink()
-    assert "no config.json" in arith(tmp_path / "new", *policy).stderr
+    assert "neither a model (config.json)" in arith(tmp_path / "new", *policy).stderr

@@ -154,7 +154,7 @@ def test_lines_that_are_no_episodes(forger):
     lines[2] = b""
     result = verify(forger.write(raw_lines=lines))
     check = next(check for check in result.checks if check.name == "schema")
-    assert check.passed is False and "line 1" in check.detail and "line 2" in check.detail
+    assert check.result == "fail" and "line 1" in check.detail and "line 2" in check.detail
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"not a zip at all" * 10, bytes(1000)])

@@ -25,6 +25,10 @@ def pack(run, out):
 
 
 def test_packed_by_the_command_line(run, tmp_path):
+    refused = pack(run, tmp_path / "deep" / "sub.zip")
+    assert refused.exit_code == 2 and f"there is no folder {tmp_path / 'deep'}" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "deep").mkdir()
     packed = pack(run, tmp_path / "deep" / "sub.zip")
     assert packed.exit_code == 0 and "avg@2" in packed.stdout
     with zipfile.ZipFile(tmp_path / "deep" / "sub.zip") as archive:

@@ -19,13 +19,13 @@ from tests.leaderboard.forgeries import (
 
 
 def failed(path, **options):
-    return {check.name for check in verify(path, **options).checks if check.passed is False}
+    return {check.name for check in verify(path, **options).checks if check.result == "fail"}
 
 
 def test_an_honest_submission_passes_every_check(submission, run):
     result = verify(submission)
     assert result.passed and [check.name for check in result.checks] == list(CHECKS)
-    assert [check.name for check in result.checks if check.passed is not True] in ([], ["repeats"])
+    assert [check.name for check in result.checks if check.result != "pass"] in ([], ["repeats"])
     summary = json.loads((run / "summary.json").read_text())
     for name in ("avg@2", "pass@2"):
         assert result.manifest.scores[name].value == pytest.approx(summary[name]["value"])
@@ -83,14 +83,21 @@ def test_a_sibling_with_repaired_seeds_is_at_least_remarked(forger):
         turn["seed"] = turn_seed(forger.manifest["seed"], 0, bad["task"], number, index)
     checks = verify(forger.write()).checks
     after = next(check for check in checks if check.name == "repeats")
-    assert after.passed is None and after.detail != before.detail
+    assert after.result == "warning" and after.detail != before.detail
+
+
+def test_no_class_of_a_submission_is_imported(forger):
+    for episode in (forger.manifest, *forger.episodes):
+        episode["env"] |= {"id": "antigravity:Env", "entry_point": "antigravity:Env"}
+    assert "settings" in failed(forger.write())
+    assert "antigravity" not in sys.modules
 
 
 def test_a_suite_that_is_not_at_hand_is_said_so(forger):
     """Renamed, it is consistent in itself; nothing vouches for its questions and golds."""
     forger.manifest["suite"]["name"] = "my-own-suite"
     result = verify(forger.write())
-    unchecked = {check.name for check in result.checks if check.passed is None}
+    unchecked = {check.name for check in result.checks if check.result == "unchecked"}
     assert result.passed and {"suite", "questions"} <= unchecked
     for episode in forger.episodes:
         episode["gold"] = "5"  # ids are hashes of question and gold

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from mas_envs import console
 from mas_envs.errors import BadFile, TooManyFailures, UserError
 
-app = console.command_line("Say something.", ["say file --now [maybe]"])
+app = console.command_line("Say something.", ["say file --now [maybe] \\", "    more"])
 
 
 @app.command()
@@ -21,6 +21,8 @@ def say(what: str) -> None:
         "user": BadFile("x.jsonl", "two\nlines", 3, "mend it"),
         "run": TooManyFailures("11 of 11"),
         "stop": KeyboardInterrupt("3 of 4 are stored"),
+        "read": FileNotFoundError(2, "No such file or directory", "x.html"),
+        "rename": IsADirectoryError(21, "Is a directory", ".x.html.17", None, "x.html"),
         "bug": ZeroDivisionError("a bug"),
     }[what]
 
@@ -31,6 +33,8 @@ def say(what: str) -> None:
         ("user", 2, "x.jsonl:3: two lines; mend it"),
         ("run", 1, "failed: 11 of 11"),
         ("stop", 130, "interrupted; 3 of 4 are stored"),
+        ("read", 2, "x.html: No such file or directory"),
+        ("rename", 2, "x.html: Is a directory"),
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(what, code, line):
@@ -46,7 +50,8 @@ def test_a_bug_keeps_its_traceback():
 
 def test_help_shows_the_examples_and_usage_errors_exit_with_2():
     shown = CliRunner().invoke(app, ["--help"])
-    assert shown.exit_code == 0 and "say file --now [maybe]" in shown.stdout
+    examples = [line.strip() for line in shown.stdout.split("Examples:")[1].splitlines()]
+    assert shown.exit_code == 0 and examples[1:3] == ["say file --now [maybe] \\", "more"]
     assert CliRunner().invoke(app, ["say"]).exit_code == 2
     assert CliRunner().invoke(app, ["sing"]).exit_code == 2
 
@@ -65,7 +70,7 @@ def test_sigterm_ends_like_ctrl_c_even_where_ctrl_c_is_ignored():
             [sys.executable, "-c", code], capture_output=True, text=True,
             preexec_fn=lambda handler=handler: signal.signal(signal.SIGINT, handler) and None,
         )  # fmt: skip
-        assert ended.returncode == 130 and "Traceback" not in ended.stderr, ended.stderr
+        assert (ended.returncode, ended.stderr) == (143, "x: terminated\n")
 
 
 def test_progress_without_a_terminal(capsys, monkeypatch):
@@ -76,11 +81,31 @@ def test_progress_without_a_terminal(capsys, monkeypatch):
             now[0] += 1.0
             bar.advance(2 if bar.done % 4 else 1, note=f"reward {bar.done}")
     lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1 + 99 // 15 + 1  # the first, one every 15 s, the last
+    assert len(lines) == 100 // 15 + 1  # one every 15 s, the last
     done = bar.done
     rate = (done - 100) / 100  # the hundred from before do not count
     left = console._clock((400 - done) / rate)
     assert lines[-1].startswith(f"aime24 {done}/400 episodes, {rate:.1f}/s, {left} left, reward")
+
+
+def test_progress_of_a_short_job_is_one_line_and_one_sample_gives_no_time_left(capsys, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    with console.progress("demo", total=40, unit="steps") as bar:
+        now[0] = 20.0
+        bar.advance()
+        assert capsys.readouterr().err == "demo 1/40 steps\n"
+        bar.advance(38)
+        assert capsys.readouterr().err == ""
+        now[0] = 80.0
+        bar.advance()
+    assert capsys.readouterr().err == "demo 40/40 steps, 2.0 s each, took 1:20\n"  # not twice
+
+
+def test_progress_of_a_finished_job_says_so(capsys):
+    with console.progress("aime24", total=480, done=480):
+        pass
+    assert capsys.readouterr().err == "aime24 480/480 episodes, all there already\n"
 
 
 def test_clock():

@@ -37,6 +37,24 @@ def test_an_unknown_id_names_the_nearest(unknown, nearest):
             ask(unknown)
 
 
+@pytest.mark.parametrize("id", ["math-v1", "zzzzzzzz"])
+def test_an_unknown_id_lists_all_and_says_how_to_bring_ones_own(id):
+    with pytest.raises(UnknownName) as raised:
+        make(id)
+    for wanted in ("math-v0", "math-single-v0", "'module:Class'", "mas_envs.register"):
+        assert wanted in str(raised.value)
+
+
+def test_of_many_names_only_the_nearest_is_given():
+    many = [f"name-{number}" for number in range(13)]
+    assert str(UnknownName("thing", "nam-12", many)) == (
+        "unknown thing 'nam-12'; did you mean 'name-12'?"
+    )
+    assert str(UnknownName("thing", "nam-1", many[:2], "x.toml", "add it")) == (
+        "x.toml: unknown thing 'nam-1'; did you mean 'name-1'? known: name-0, name-1; add it"
+    )
+
+
 def test_an_id_like_nothing_lists_all():
     with pytest.raises(UnknownName, match=r"known: .*math-v0"):
         make("zzzzzzzz")
@@ -210,6 +228,43 @@ again = mas_envs.make(mas_envs.EnvSpec.from_json(env.spec.to_json()))
 assert again.word == "ahoy"
 print("played")
 """
+
+
+def test_a_class_is_made_by_its_name_without_registration():
+    env = make("mas_envs.math.env:MathEnv", max_rounds=3)
+    assert env.spec == EnvSpec(env.spec.id, env.spec.id, {"max_rounds": 3})
+    assert make(EnvSpec.from_json(env.spec.to_json())).spec == env.spec
+    assert "mas_envs.math.env:MathEnv" not in registry
+    with pytest.raises(UnknownName):  # what a submission names is never imported by `spec`
+        spec("mas_envs.math.env:MathEnv")
+
+
+@pytest.mark.parametrize("id", ["mas_envs.math.env:Nope", "no_such_module:X", ":X", "mas_envs:"])
+def test_a_class_that_is_not_there_is_named(id):
+    with pytest.raises(UserError, match=f"environment '{id}' cannot be imported: "):
+        make(id)
+
+
+def in_a_folder(folder: Path, *arguments: str):
+    program = Path(sys.executable).with_name("mas-envs")
+    return subprocess.run(
+        [program, *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_console_script_finds_classes_of_the_current_folder_last(tmp_path):
+    (tmp_path / "plugged.py").write_text(PLUGIN)
+    (tmp_path / "wants_more.py").write_text("import not_installed_at_all")
+    for decoy in ("benchmarks", "numpy"):
+        (tmp_path / decoy).mkdir()
+        (tmp_path / decoy / "__init__.py").write_text("raise SystemExit('a decoy was imported')")
+    checked = in_a_folder(tmp_path, "check", "plugged:Echo", "-n", "2")
+    assert checked.returncode == 0, checked.stderr
+    assert "2 of 2 episodes end without a grade" in checked.stdout
+    missing = in_a_folder(tmp_path, "check", "plugged:Ecko")
+    assert missing.returncode == 2 and "'plugged:Ecko'" in missing.stderr
+    wanting = in_a_folder(tmp_path, "check", "wants_more:Env")
+    assert wanting.returncode == 2 and "not_installed_at_all" in wanting.stderr
 
 
 def in_a_process_with_plugin(folder: Path, code: str, target: str = "plugged:register_all"):

@@ -5,6 +5,7 @@ import hashlib
 import re
 import shutil
 import subprocess
+from html import escape
 from html.parser import HTMLParser
 
 import pytest
@@ -147,11 +148,39 @@ class Rendered(HTMLParser):
         ]
 
 
-@pytest.mark.slow
-def test_in_a_real_browser(tmp_path):
+def dom(tmp_path, address: str) -> str:
+    """The document as a real browser has it, after its scripts ran."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         pytest.skip("no chromium binary (apt-get install chromium)")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    flags += ["--no-first-run", "--virtual-time-budget=2000", "--dump-dom"]
+    return subprocess.run(
+        [chromium, *flags, f"--user-data-dir={tmp_path / 'profile'}", address],
+        check=True, capture_output=True, text=True, timeout=120,
+    ).stdout  # fmt: skip
+
+
+FRAMED = """<iframe id="page" style="border: 0; width: 390px; height: 800px" srcdoc="{}"></iframe>
+<script>page.onload = () => {{
+  const all = [...page.contentDocument.querySelectorAll(".results, .results *")];
+  document.title = Math.max(...all.map((one) => one.getBoundingClientRect().right));
+}}</script>"""
+
+
+@pytest.mark.slow
+def test_the_results_fit_on_a_phone(tmp_path):
+    cell = {"value": 100.0, "low": 88.8, "high": 100.0}
+    rows = [f"level {level}, {when}" for level in range(1, 5) for when in ("before", "after")]
+    headline = {row: {"avg@16": cell, "pass@16": cell} for row in rows}
+    html = page("t", {"s": [episode("a")]}, headline=headline, notes=["n" * 20] * 3)
+    (tmp_path / "phone.html").write_text(FRAMED.format(escape(html)), encoding="utf-8")
+    shown = dom(tmp_path, (tmp_path / "phone.html").as_uri())
+    assert 300 < float(re.findall("<title>([^<]*)", shown)[0]) <= 390
+
+
+@pytest.mark.slow
+def test_in_a_real_browser(tmp_path):
     before = [episode("a", correct=False, events=[turn(HOSTILE)]), episode("b", correct=False),
               episode("c")]  # fmt: skip
     after = [
@@ -163,13 +192,7 @@ def test_in_a_real_browser(tmp_path):
     path.write_text(page("Safe title", {"before": before, "after": after}), encoding="utf-8")
 
     def browse(fragment: str) -> tuple[Rendered, str]:
-        flags = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-        flags += ["--no-first-run", "--virtual-time-budget=2000", "--dump-dom"]
-        html = subprocess.run(
-            [chromium, *flags, f"--user-data-dir={tmp_path / 'profile'}",
-             f"{path.as_uri()}#{fragment}"],
-            check=True, capture_output=True, text=True, timeout=120,
-        ).stdout  # fmt: skip
+        html = dom(tmp_path, f"{path.as_uri()}#{fragment}")
         return Rendered(html), html
 
     shown, html = browse("change=improved")

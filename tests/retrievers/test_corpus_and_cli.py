@@ -55,9 +55,12 @@ def test_a_bad_line_is_named(tmp_path, line, message):
 
 
 def test_a_missing_file_and_a_folder(tmp_path):
-    for path in (tmp_path / "none.jsonl", tmp_path):
-        with pytest.raises(RetrieverError, match="cannot read the corpus"):
-            list(load_corpus(path))
+    with pytest.raises(RetrieverError, match="cannot read the corpus"):
+        list(load_corpus(tmp_path / "none.jsonl"))
+    with pytest.raises(RetrieverError, match=r"a folder without corpus\.jsonl"):
+        list(load_corpus(tmp_path))
+    write(tmp_path / "corpus.jsonl", GOOD)
+    assert [passage.id for passage in load_corpus(tmp_path)] == ["1"]
 
 
 def retrieve(*args):
@@ -96,8 +99,9 @@ def test_cli_mistakes_are_one_line_and_code_2(tmp_path):
 
 
 def test_cli_help_has_examples():
-    assert "search" in retrieve("--help").stdout
-    assert "mas-retrieve search corpus.jsonl" in retrieve("--help").stdout
+    for flag in ("-h", "--help"):
+        listed = retrieve(flag).stdout.split("Examples:")[1].strip().splitlines()
+        assert [line.split()[:2] for line in listed] == [["mas-retrieve", "search"]] * 2
 
 
 def test_import_is_light():
