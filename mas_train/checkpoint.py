@@ -5,7 +5,9 @@
         <model>/               a Hugging Face folder (weights, tokenizer): loads anywhere
         <model>.optimizer.pt   optimizer and schedule
 
-A checkpoint is written under a temporary name and renamed when whole.
+A checkpoint is written under a temporary name (`.step-000020`) and renamed when whole; it is
+renamed back before it is removed. So whatever is named `step-…` is complete, and what a killed
+process left under another name goes at the next save.
 """
 
 from __future__ import annotations
@@ -40,8 +42,12 @@ def existing(folder: Path) -> list[Path]:
     """The complete checkpoints in `folder`, oldest first."""
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if _NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.name[5:]))
+    return sorted((path for path in folder.iterdir() if _NAME.fullmatch(path.name)), key=step_of)
+
+
+def step_of(checkpoint: Path) -> int:
+    """The finished steps of a complete checkpoint."""
+    return int(checkpoint.name.removeprefix("step-"))
 
 
 def newest(folder: Path) -> Path | None:
@@ -52,34 +58,47 @@ def newest(folder: Path) -> Path | None:
 def save(
     folder: Path, step: int, models: Mapping[str, Saved], state: Mapping[str, Any], keep: int
 ) -> Path:
-    """Write the checkpoint after `step` finished steps; keep the `keep` newest."""
+    """Write the checkpoint after `step` finished steps; keep the `keep` newest.
+
+    `folder` must belong to the caller alone (`RunFolder` locks it).
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for leftover in folder.glob(".step-*"):  # of a process that was killed while it saved
+        shutil.rmtree(leftover)
     final = folder / f"step-{step:06d}"
-    temporary = folder / f".{final.name}.{os.getpid()}"
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
+    temporary = folder / f".{final.name}"
+    temporary.mkdir()
     try:
         for name, model in models.items():
             model.save(temporary / name, optimizer_file(temporary, name))
         whole = {"schema": SCHEMA, "step": step, **state}
         (temporary / "state.json").write_text(json.dumps(whole, indent=1))
         _sync(temporary)
-        shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
-    finally:
+    except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    _fsync(folder)
     for old in existing(folder)[:-keep]:
-        shutil.rmtree(old)
+        shutil.rmtree(old.rename(folder / f".{old.name}"))
     return final
 
 
 def _sync(folder: Path) -> None:
     """Make the files durable before the rename makes them visible."""
     mode = (folder / "state.json").stat().st_mode
-    for path in folder.rglob("*"):
+    for path in (folder, *folder.rglob("*")):
         if path.is_file():
             path.chmod(mode)  # safetensors writes files that only their owner may read
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
+        _fsync(path)
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_state(checkpoint: Path) -> dict[str, Any]:

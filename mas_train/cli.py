@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from mas_envs.console import command_line, progress
+from mas_train.advantages.presets import PRESETS
 
 app = command_line(
     "Train teams of language models with agent-wise GRPO.",
@@ -69,7 +70,7 @@ def plot(folder: Path) -> None:
 
 @app.command()
 def demo(
-    estimator: Annotated[str, typer.Option(help="Any estimator preset, e.g. grpo.")] = "drmas",
+    estimator: Annotated[str, typer.Option(help=f"One of: {', '.join(PRESETS)}.")] = "drmas",
     shared: Annotated[bool, typer.Option(help="One model plays both roles.")] = False,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
@@ -87,13 +88,13 @@ def demo(
 
 def _train(config: Any, resume: bool) -> None:
     _quiet()
-    from mas_train.checkpoint import existing
+    from mas_train.checkpoint import newest, step_of
     from mas_train.loop import train
     from mas_train.metrics_log import headline, read_metrics
     from mas_train.plots import plot_run
 
-    saved = existing(config.folder / "checkpoints") if resume else []
-    done = int(saved[-1].name.removeprefix("step-")) if saved else 0
+    saved = newest(config.folder / "checkpoints") if resume else None
+    done = step_of(saved) if saved else 0
     with progress(config.run.name, config.train.steps, done, unit="steps") as bar:
 
         def watch(metrics: dict[str, Any]) -> None:

@@ -112,7 +112,10 @@ class RolloutConfig(Section):
 
 
 class EstimatorConfig(Section):
-    """A preset of `mas_train.advantages` and, where given, choices that override it."""
+    """A preset of `mas_train.advantages` and, where given, choices that override it.
+
+    It leaves `loss.aggregation` alone: Dr. GRPO as published is preset `dr_grpo` with `constant`.
+    """
 
     preset: str = "drmas"
     unit: str | None = None

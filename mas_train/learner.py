@@ -18,6 +18,7 @@ from mas_train.batch import Batch, mini_batches, trainable
 from mas_train.config import LossConfig, OptimizerConfig
 from mas_train.log_probs import row_log_probs, token_log_probs
 from mas_train.losses import surrogate
+from mas_train.master_weights import MasterWeights
 from mas_train.packing import Pack, pack_rows
 from mas_train.rows import Rows
 from mas_train.schedule import lr_factor
@@ -37,7 +38,8 @@ class Learner:
     `total_steps` optimizer steps are what a linear or cosine schedule decays over. `token_budget`
     bounds a micro-batch; it changes time and memory, never the gradient. `agent_norms` measures
     each role's gradient norm when a model serves several (one gradient buffer more). Dropout is
-    set to 0: it would make the learner's log-probs differ from the sampler's.
+    set to 0: it would make the learner's log-probs differ from the sampler's. A half-precision
+    model has its optimizer work on float32 copies of its weights.
 
     `version` counts calls of `update`; a rollout made with these weights carries it.
     """
@@ -55,13 +57,9 @@ class Learner:
         self.model = model.train()
         disable_dropout(model)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(
-            self.parameters,
-            lr=optimizer.lr,
-            betas=optimizer.betas,
-            eps=optimizer.eps,
-            weight_decay=optimizer.weight_decay,
-        )
+        self.weights = MasterWeights(self.parameters)
+        chosen = optimizer.model_dump(include={"lr", "betas", "eps", "weight_decay"})
+        self.optimizer = torch.optim.AdamW(self.weights.masters, **chosen)
         self.settings, self.total_steps = optimizer, total_steps
         self.max_grad_norm, self.token_budget = max_grad_norm, token_budget
         self.agent_norms = agent_norms
@@ -121,7 +119,7 @@ class Learner:
         self, batch: Batch, roles: list[str], loss: LossConfig, metrics: UpdateMetrics
     ) -> None:
         """One optimizer step on one mini-batch; none where no row has a gradient."""
-        self.optimizer.zero_grad(set_to_none=True)
+        self._clear_gradients()
         by_role: dict[str, float] = {}
         if self.agent_norms and len(roles) > 1:
             total: list[Tensor] | None = None
@@ -140,12 +138,14 @@ class Learner:
         elif math.isfinite(norm):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate()
+            self.weights.take_gradients()
             self.optimizer.step()
+            self.weights.give_weights()
             self.steps += 1
             self.skipped = 0
         else:
             self._skip(metrics)
-        self.optimizer.zero_grad(set_to_none=True)
+        self._clear_gradients()
 
     def _accumulate(self, batch: Batch, loss: LossConfig, metrics: UpdateMetrics) -> None:
         """Add the gradient of sum(weight x loss) over the tokens of the batch, pack by pack."""
@@ -179,10 +179,14 @@ class Learner:
     def _move_gradients(self, total: list[Tensor] | None) -> list[Tensor]:
         """Empty the parameters' gradients into `total` (or into a new one)."""
         moved = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
-        self.optimizer.zero_grad(set_to_none=True)
+        self._clear_gradients()
         if total is not None:
             torch._foreach_add_(moved, total)
         return moved
+
+    def _clear_gradients(self) -> None:
+        for parameter in self.parameters:
+            parameter.grad = None
 
     def _skip(self, metrics: UpdateMetrics) -> None:
         metrics.skipped += 1
@@ -203,15 +207,18 @@ class Learner:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "masters": self.weights.state(),
             "version": self.version,
             "steps": self.steps,
             "skipped": self.skipped,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """The inverse of `state_dict`, into a learner built with the same settings."""
+        """The inverse of `state_dict`; where the settings have changed, the learner's own hold."""
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
+        self.weights.load(state.get("masters", ()))
         self.version, self.steps = int(state["version"]), int(state["steps"])
         self.skipped = int(state["skipped"])
 

@@ -30,12 +30,14 @@ from mas_envs import (
     collect,
 )
 from mas_envs.episodes.metrics import summary
+from mas_envs.errors import MasError, UserError
+from mas_envs.failure_watch import FailureWatch
 from mas_train.advantages import advantages
 from mas_train.config import Config
 from mas_train.environment import make_env, run_tasks
 from mas_train.metrics_log import MetricsLog
 from mas_train.rows import episode_rows
-from mas_train.run_folder import RunFolder
+from mas_train.run_folder import RunFolder, disk_errors
 from mas_train.step_metrics import step_metrics
 from mas_train.stopping import Stopped, StopSignal
 from mas_train.team import Team
@@ -47,7 +49,9 @@ def train(config: Config, *, resume: bool = False, watch: Watch = lambda metrics
     """Train as configured; returns the run folder. `watch` sees each step's metrics.
 
     A new run refuses a folder that already holds one; `resume` continues from its newest
-    checkpoint. On Ctrl-C or SIGTERM the last finished step is saved and `Stopped` is raised.
+    checkpoint. What ends a run early while it plays (Ctrl-C and SIGTERM, which raise `Stopped`,
+    too many failed episodes, a bug in a workflow) costs the step in flight: the last finished one
+    is saved first.
     """
     folder = RunFolder(config, resume)
     env = make_env(config)
@@ -57,16 +61,18 @@ def train(config: Config, *, resume: bool = False, watch: Watch = lambda metrics
     done = folder.done
     with (
         folder,
+        disk_errors(folder.path, f"make room there, then: mas-train resume {folder.path}"),
         MetricsLog(folder.path, done, config.train.wandb) as log,
         EpisodeWriter(folder.episodes, position=folder.position) as episodes,
         StopSignal() as stop,
     ):
+        failures = FailureWatch()
         try:
             for step in range(done, config.train.steps):
                 measured = evaluate(config, env, team, dev, step, stop)
-                metrics = train_step(config, env, team, tasks, step, episodes, stop)
-                done = step + 1
+                metrics = train_step(config, env, team, tasks, step, episodes, stop, failures)
                 log.write(metrics | measured)
+                done = step + 1
                 watch(metrics | measured)
                 if done % config.train.checkpoint_every == 0 or done == config.train.steps:
                     folder.save(done, team.trained, episodes.position)
@@ -74,12 +80,14 @@ def train(config: Config, *, resume: bool = False, watch: Watch = lambda metrics
             if measured := evaluate(config, env, team, dev, done, stop):
                 log.write({"step": done, **measured})
                 watch({"step": done, **measured})
-        except Stopped:
-            folder.save(done, team.trained, episodes.position)
-            raise Stopped(
-                f"{done} of {config.train.steps} steps are saved; go on with: "
-                f"mas-train resume {folder.path}"
-            ) from None
+        except (Exception, Stopped) as error:
+            if team.version == done:  # not in the middle of an update
+                folder.save(done, team.trained, episodes.position)
+            if isinstance(error, Stopped):
+                raise Stopped(folder.how_to_go_on, error.number) from None
+            if isinstance(error, MasError) and not isinstance(error, UserError):
+                raise type(error)(f"{error}; {folder.how_to_go_on}") from error
+            raise
     return folder.path
 
 
@@ -91,12 +99,15 @@ def train_step(
     step: int,
     writer: EpisodeWriter,
     stop: StopSignal,
+    failures: FailureWatch,
 ) -> dict[str, Any]:
     """One step of the loop above; returns its metrics."""
     clock = [time.perf_counter()]
     prompts = prompts_of(step, tasks, config.rollout.prompts_per_step, config.run.seed)
     playing = play(config, env, team, prompts, step, config.rollout.group_size, config.sampling())
     episodes = stop.run(playing)
+    for episode in episodes:
+        failures.see(episode)  # a rollout watches its own; few a step add up too
     clock.append(time.perf_counter())
     rows = episode_rows(episodes, team.trained_roles)
     credit = advantages(

@@ -6,6 +6,7 @@ The file is the truth (plots and resume read it); TensorBoard and weights & bias
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,13 @@ def flatten(metrics: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield name, float(value)
 
 
+def _strict(value: Any) -> Any:
+    """Numbers that are not finite (a skipped step's gradient norm) as null: JSON has no others."""
+    if isinstance(value, Mapping):
+        return {key: _strict(part) for key, part in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def headline(metrics: Mapping[str, Any]) -> str:
     """A step in a few words, for a progress bar."""
     reward = metrics["reward"]
@@ -63,7 +71,7 @@ class MetricsLog:
 
     def write(self, metrics: Mapping[str, Any]) -> None:
         """One step, written through to the operating system."""
-        self._file.write(json.dumps(metrics) + "\n")
+        self._file.write(json.dumps(_strict(metrics)) + "\n")
         self._file.flush()
         step = int(metrics["step"])
         for name, value in flatten(metrics):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import errno
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from mas_envs.errors import BadFile, UserError
@@ -44,8 +48,13 @@ class RunFolder:
             )
 
     def __enter__(self) -> RunFolder:
-        self.path.mkdir(parents=True, exist_ok=True)
-        self._lock = lock_folder(self.path)
+        with disk_errors(self.path, "make room there, or choose another run.dir"):
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = lock_folder(self.path)
+            self._keep_config()
+        return self
+
+    def _keep_config(self) -> None:
         file, text = self.path / "config.yaml", self.config.to_yaml()
         earlier = file.read_text(encoding="utf-8") if file.exists() else text
         if earlier != text and self.done < self.config.train.steps:
@@ -55,17 +64,29 @@ class RunFolder:
         if self.done < self.config.train.steps:
             with whole_file(file) as whole:
                 whole.write_text(text, encoding="utf-8")
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
+    @property
+    def saved(self) -> int:
+        """The steps in the newest checkpoint."""
+        found = checkpoint.newest(self.checkpoints)
+        return 0 if found is None else checkpoint.step_of(found)
+
+    @property
+    def how_to_go_on(self) -> str:
+        """What to tell whoever sees the run end early."""
+        return (
+            f"{self.saved} of {self.config.train.steps} steps are saved; go on with: "
+            f"mas-train resume {self.path}"
+        )
+
     def save(
         self, step: int, models: Mapping[str, checkpoint.Saved], position: tuple[int, int]
     ) -> None:
-        """Write the checkpoint after `step` finished steps, unless it is there already."""
-        found = checkpoint.newest(self.checkpoints)
-        if found is not None and checkpoint.read_state(found)["step"] == step:
+        """Write the checkpoint after `step` finished steps, unless that is there or is no step."""
+        if step in (0, self.saved):
             return
         state = {"episodes": list(position), "team": team_record(self.config)}
         checkpoint.save(self.checkpoints, step, models, state, self.config.train.keep_checkpoints)
@@ -80,3 +101,23 @@ def team_record(config: Config) -> dict[str, Any]:
         "frozen": frozen,
         "max_tokens": config.rollout.max_tokens,
     }
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path, fix: str) -> Iterator[None]:
+    """One `UserError` for whatever a full or unwritable disk makes of writing below `folder`.
+
+    Python does not say which file was being written, SQLite and safetensors have errors of their
+    own, and closing the files fails again.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = Path(error.filename or folder)
+        elsewhere = folder not in (place, *place.parents)
+        if elsewhere or error.errno == errno.EPIPE:
+            raise
+        reason = error.strerror or error
+        raise UserError(f"{place}: cannot be written: {reason}; {fix}") from error
+    except sqlite3.Error as error:
+        raise UserError(f"{folder}: cannot be written: {error}; {fix}") from error

@@ -13,21 +13,25 @@ T = TypeVar("T")
 
 
 class Stopped(KeyboardInterrupt):
-    """The user asked to stop; everything up to the last finished step is intact."""
+    """The user asked to stop, by signal `number`; all finished steps are intact."""
+
+    def __init__(self, message: str = "", number: int = signal.SIGINT) -> None:
+        super().__init__(message)
+        self.number = number
 
 
 class StopSignal:
-    """While active, the first signal asks to stop and the second one interrupts at once.
+    """While active, a signal asks to stop: `number` is the first that came, None before.
 
-    Rollouts are abandoned at the signal (`run` raises `Stopped`); updates are finished first: the
-    loop calls `check` between the two, so that weights are never saved half updated.
+    Rollouts are abandoned at once (`run` raises `Stopped`). An update or a checkpoint is finished
+    first, however many signals come, so that nothing is half done: the loop calls `check` after.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
-        self.requested = False
-        self._cancel: Any = None
+        self.number: int | None = None
+        self._playing: asyncio.Task[Any] | None = None
 
     def __enter__(self) -> StopSignal:
         # Python delivers signals to the main thread only; elsewhere nothing can be caught.
@@ -41,32 +45,36 @@ class StopSignal:
             signal.signal(number, handler)
 
     def _asked(self, number: int, frame: FrameType | None) -> None:
-        if self.requested:
+        again = self.number is not None
+        self.number = self.number or number
+        if self._playing is None:
+            return
+        loop = self._playing.get_loop()
+        loop.call_soon_threadsafe(self._playing.cancel)
+        if again:  # a tool that blocks hears of no cancellation
+            loop.set_exception_handler(lambda *_: None)  # what is torn off here need not complain
             raise KeyboardInterrupt
-        self.requested = True
-        if self._cancel is not None:
-            self._cancel()
 
     def check(self) -> None:
         """Raises `Stopped` once a signal has come."""
-        if self.requested:
-            raise Stopped
+        if self.number is not None:
+            raise Stopped(number=self.number)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """`asyncio.run`, abandoned by a signal. Raises `Stopped`."""
         try:
             return asyncio.run(self._cancellable(coroutine))
-        except asyncio.CancelledError:
-            if self.requested:
-                raise Stopped from None
-            raise
-        finally:
-            self._cancel = None
+        except (asyncio.CancelledError, KeyboardInterrupt):
+            if self.number is None:
+                raise
+            raise Stopped(number=self.number) from None
 
     async def _cancellable(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        task = asyncio.ensure_future(coroutine)
-        loop = asyncio.get_running_loop()
-        self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-        if self.requested:  # the signal came before there was anything to cancel
-            task.cancel()
-        return await task
+        playing = asyncio.ensure_future(coroutine)
+        self._playing = playing
+        try:
+            if self.number is not None:  # the signal came before there was anything to cancel
+                playing.cancel()
+            return await playing
+        finally:
+            self._playing = None  # while the loop is open: it takes no calls once closed

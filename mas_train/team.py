@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
 from mas_envs.errors import BadFile, MachineryError, UserError
 from mas_envs.policies.base import Policy
@@ -82,6 +83,11 @@ class TrainedModel:
         ours = row_log_probs(self.learner.model, row)[0]
         theirs = self.engine.probe(row.prompt_ids[0].tolist(), row.ids[0].tolist())
         difference = float(np.abs(ours - theirs).max())
+        if not np.isfinite(difference):
+            raise MachineryError(
+                f"model {self.name!r}: its log-probs are not finite after the weight update to "
+                f"version {version}; lower models.{self.name}.optimizer.lr"
+            )
         if difference > PROBE_TOLERANCE[self.settings.dtype]:
             raise MachineryError(
                 f"model {self.name!r}: after the weight update to version {version} the engine's "
@@ -91,15 +97,20 @@ class TrainedModel:
 
     def save(self, folder: Path, optimizer_file: Path) -> None:
         """Weights and tokenizer as a Hugging Face folder, the learner's state beside it."""
-        self.learner.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
         state = self.learner.state_dict()
         del state["model"]
-        torch.save(state, optimizer_file)
+        try:
+            self.learner.model.save_pretrained(folder)
+            self.tokenizer.save_pretrained(folder)
+            with optimizer_file.open("wb") as file:  # torch's own files do not say what failed
+                torch.save(state, file)
+        except (SafetensorError, RuntimeError) as error:  # their words for a full disk
+            cause = error.__context__ if isinstance(error.__context__, OSError) else error
+            raise OSError(f"model {self.name!r}: {cause}") from error
 
     def _restore(self, file: Path) -> None:
         try:
-            state = torch.load(file, weights_only=True)
+            state = torch.load(file, map_location="cpu", weights_only=True)
             self.learner.load_state_dict({**state, "model": self.learner.model.state_dict()})
         except (OSError, EOFError, KeyError, ValueError, RuntimeError, UnpicklingError) as error:
             reason = str(error).strip().splitlines()[0]
@@ -107,7 +118,12 @@ class TrainedModel:
 
 
 class Team:
-    """All models of a run. `policies` maps role → policy, `trained` name → model."""
+    """All models of a run. `policies` maps role → policy, `trained` name → model.
+
+    `version` counts the steps that the weights have learned from; None while they change.
+    """
+
+    version: int | None = None
 
     def __init__(self, config: Config, checkpoint: Path | None = None) -> None:
         if config.run.threads is not None:
@@ -129,12 +145,14 @@ class Team:
 
     def update(self, rows: Rows, advantages: np.ndarray[Any, Any]) -> dict[str, dict[str, float]]:
         """Every trained model takes one batch; its metrics by model name."""
+        self.version = None
         return {name: model.update(rows, advantages) for name, model in self.trained.items()}
 
     def sync(self, version: int, rows: Rows | None = None) -> None:
         """Push all weights to the engines and probe them. Raises `MachineryError`."""
         for model in self.trained.values():
             model.sync(version, rows)
+        self.version = version
 
 
 def load_engines(config: Config, checkpoint: Path | None = None) -> dict[str, TransformersEngine]:

@@ -6,6 +6,9 @@
 | group | rows compared with each other: `prompt`, `agent`, `turn`, joined by `+` |
 | mean  | `group`: mean of the group; `others`: mean of the group without the row itself; `global`: mean of the prompt's trajectories |
 | std   | `sample` (ddof 1) or `population` (ddof 0) deviation of the group; `global` or `global_population`: the same of the prompt's trajectories; `none`: no division |
+
+A preset says how advantages are made, not how token losses are added up. Dr. GRPO as published also
+divides by a constant: set `loss.aggregation: constant` beside `dr_grpo`.
 """  # noqa: E501
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from mas_train.demo.report import report
 from mas_train.environment import make_env, run_tasks
 from mas_train.loop import train
 from mas_train.metrics_log import headline
+from mas_train.run_folder import disk_errors
 from mas_train.stopping import Stopped, StopSignal
 from mas_train.team import load_engines
 
@@ -57,14 +58,16 @@ def run_demo(config: Config) -> dict[str, Any]:
     An earlier demo in the same folder is replaced; a folder that holds anything else is not.
     """
     clear_earlier_demo(config.folder)
-    try:
-        before = measure(config, "before")
-        with progress(config.run.name, config.train.steps, unit="steps") as bar:
-            train(config, watch=lambda metrics: bar.advance(1, note=headline(metrics)))
-        after = measure(config, "after", newest(config.folder / "checkpoints"))
-    except Stopped:
-        raise Stopped("the demo did not finish; the same command starts it anew") from None
-    return report(config, before, after)
+    with disk_errors(config.folder, "make room there and start the demo again"):
+        try:
+            before = measure(config, "before")
+            with progress(config.run.name, config.train.steps, unit="steps") as bar:
+                train(config, watch=lambda metrics: bar.advance(1, note=headline(metrics)))
+            after = measure(config, "after", newest(config.folder / "checkpoints"))
+        except Stopped as stopped:
+            again = "the demo did not finish; the same command starts it anew"
+            raise Stopped(again, stopped.number) from None
+        return report(config, before, after)
 
 
 def clear_earlier_demo(folder: Path) -> None:

@@ -73,3 +73,25 @@ def random_rows():
         )
 
     return build
+
+
+@pytest.fixture
+def config(tmp_path):
+    """A factory of tiny configurations: 4 prompts × 4 episodes a step, in a folder of its own."""
+    from mas_train.demo.run import demo_config
+
+    small = [
+        f"run.dir={tmp_path}",
+        "rollout.prompts_per_step=4",
+        "rollout.group_size=4",
+        "rollout.max_tokens=16",
+        "train.steps=2",
+        "train.checkpoint_every=1",
+        "eval.tasks=6",
+        "eval.samples=2",
+    ]
+
+    def build(*overrides, **options):
+        return demo_config(overrides=[*small, *overrides], **options)
+
+    return build

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,61 +14,11 @@ from hypothesis import strategies as st
 import mas_envs
 from mas_envs.errors import UserError
 from mas_train.loop import prompts_of, train
-from mas_train.metrics_log import read_metrics
+from mas_train.metrics_log import MetricsLog, read_metrics
 from mas_train.stopping import Stopped
+from tests.mas_train.run_cases import stored, timeless, weights
 
 torch = pytest.importorskip("torch")
-
-
-@pytest.fixture
-def config(tmp_path):
-    """A factory of tiny configurations: 4 prompts × 4 episodes a step, in a folder of its own."""
-    from mas_train.demo.run import demo_config
-
-    small = [
-        f"run.dir={tmp_path}",
-        "rollout.prompts_per_step=4",
-        "rollout.group_size=4",
-        "train.steps=2",
-        "train.checkpoint_every=1",
-        "eval.tasks=6",
-        "eval.samples=2",
-    ]
-
-    def build(*overrides, **options):
-        return demo_config(overrides=[*small, *overrides], **options)
-
-    return build
-
-
-def weights(folder):
-    """All trained weights of the newest checkpoint, as {model/name: array}."""
-    from safetensors.numpy import load_file
-
-    newest = sorted((folder / "checkpoints").glob("step-*"))[-1]
-    return {
-        f"{file.parent.name}/{name}": array
-        for file in newest.glob("*/model.safetensors")
-        for name, array in load_file(file).items()
-    }
-
-
-def timeless(metrics):
-    """Metrics without what the clock decides."""
-    return [
-        {key: value for key, value in row.items() if key not in ("seconds", "tokens_per_second")}
-        for row in metrics
-    ]
-
-
-def stored(folder):
-    """The stored episodes without what the clock decides."""
-    found = []
-    for episode in mas_envs.read_episodes(folder / "episodes"):
-        events = [msgspec.structs.replace(event, seconds=0.0) for event in episode.events]
-        episode = msgspec.structs.replace(episode, events=events, started=0.0, seconds=0.0)
-        found.append(msgspec.json.encode(episode, enc_hook=lambda array: array.tolist()))
-    return found
 
 
 def test_a_run_leaves_what_a_person_needs(config):
@@ -218,14 +167,17 @@ def test_a_checkpoint_of_another_schema_is_named(config):
     assert str(newest) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["solver.optimizer.pt", "solver/model.safetensors", "state.json"])
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"not a checkpoint"])
-def test_a_damaged_checkpoint_is_named(config, name, damage):
+def test_a_damaged_checkpoint_is_named(config):
     folder = train(config("train.steps=1"))
     newest = sorted((folder / "checkpoints").glob("step-*"))[-1]
-    (newest / name).write_bytes(damage((newest / name).read_bytes()))
-    with pytest.raises(UserError, match=name.split("/")[0]):
-        train(config("train.steps=2"), resume=True)
+    for name in ("solver.optimizer.pt", "solver/model.safetensors", "state.json"):
+        whole = (newest / name).read_bytes()
+        for damaged in (whole[: len(whole) // 2], b"not a checkpoint"):
+            (newest / name).write_bytes(damaged)
+            with pytest.raises(UserError, match=name.split("/")[0]):
+                train(config("train.steps=2"), resume=True)
+        (newest / name).write_bytes(whole)
+    train(config("train.steps=2"), resume=True)
 
 
 def test_a_checkpoint_without_a_model_is_named(config):
@@ -277,7 +229,7 @@ def test_a_checkpoint_says_who_plays_what(config):
         "env": {"id": "math-v0", "args": {"max_rounds": 2}, "prompts": "tiny"},
         "agents": {"solver": "solver", "verifier": "verifier"},
         "frozen": {"verifier": "mas-gym/demo"},
-        "max_tokens": 40,
+        "max_tokens": 16,
     }
     modes = {path.stat().st_mode & 0o777 for path in newest.rglob("*") if path.is_file()}
     assert len(modes) == 1
@@ -292,3 +244,21 @@ def test_every_epoch_shows_every_task_once(size, count, seed):
     shown = [task.id for step in range(steps) for task in prompts_of(step, tasks, count, seed)]
     for epoch in range(len(shown) // size):
         assert len(set(shown[epoch * size : (epoch + 1) * size])) == size
+
+
+def test_metrics_are_strict_json(tmp_path):
+    with MetricsLog(tmp_path) as log:
+        log.write({"step": 0, "reward": 0.5, "models": {"a": {"grad_norm": float("nan")}}})
+    (line,) = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    row = json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert row == {"step": 0, "reward": 0.5, "models": {"a": {"grad_norm": None}}}
+
+
+def test_the_demo_names_the_estimators():
+    from typer.testing import CliRunner
+
+    from mas_train.advantages.presets import PRESETS
+    from mas_train.cli import app
+
+    shown = CliRunner().invoke(app, ["demo", "--help"], env={"COLUMNS": "200"}).output
+    assert all(name in shown for name in PRESETS)
