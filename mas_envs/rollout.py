@@ -10,24 +10,14 @@ and ends the rollout with its traceback.
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections import Counter
-from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from typing import Any
 
-import msgspec
-import numpy as np
-
-from mas_envs.episodes.plain import plain
 from mas_envs.episodes.schema import Episode, Sampling
-from mas_envs.errors import MachineryError, UserError
+from mas_envs.errors import UserError
 from mas_envs.failure_watch import FailureWatch
-from mas_envs.policies.base import Policies, Policy, Request, Response
-from mas_envs.protocol import Ask, role_of
-from mas_envs.session import Session
+from mas_envs.policies.base import Policies
 from mas_envs.tasks import Task
-from mas_envs.tools import ToolQueue, stop_if_cancelled
 from mas_envs.workflow import WorkflowEnv
 
 
@@ -54,14 +44,18 @@ async def rollout(
     last 200 episodes failed, and whatever `play` raises. A task that stands in `tasks` twice makes
     two groups, which draw differently.
     """
+    import asyncio  # here and in `player` only: `import mas_envs` stays light
+
+    from mas_envs.player import Player, jobs_of
+
     if samples < 1 or concurrency < 1:
         raise UserError(f"samples={samples}, concurrency={concurrency}; both must be at least 1")
     if seed < 0 or retries < 0 or (deadline_s is not None and deadline_s <= 0):
         raise UserError(
             f"seed={seed}, retries={retries}, deadline_s={deadline_s}; none may be negative"
         )
-    jobs = _jobs(tasks, samples, skip)
-    player = _Player(env, policies, sampling, seed, step, deadline_s, retries)
+    jobs = jobs_of(tasks, samples, skip)
+    player = Player(env, policies, sampling, seed, step, deadline_s, retries)
     finished: asyncio.Queue[Episode | BaseException | None] = asyncio.Queue()
     working = min(concurrency, max(len(tasks) * samples, 1))
 
@@ -98,162 +92,3 @@ async def collect(
     """All episodes of `rollout` (same options), in (task, sample) order."""
     episodes = [episode async for episode in rollout(env, policies, tasks, **options)]
     return sorted(episodes, key=lambda episode: (episode.group, episode.sample))
-
-
-def environment_seed(seed: int, step: int, task_id: str) -> int:
-    """The environment's seed: the same for all members of a group, which differ in sampling."""
-    return int(np.random.SeedSequence([seed, step, int(task_id, 16)]).generate_state(1)[0])
-
-
-def turn_seed(seed: int, step: int, task_id: str, sample: int, turn: int) -> int:
-    """The sampling seed of one turn. 63 bits: what every engine and JSON reader can hold."""
-    sequence = np.random.SeedSequence([seed, step, int(task_id, 16), sample, turn])
-    return int(sequence.generate_state(1, np.uint64)[0]) >> 1
-
-
-def _for_agent(chosen: Any, agent: str, what: str) -> Any:
-    """The entry of an agent in a map by role, where the agent's own id overrides its role."""
-    if not isinstance(chosen, Mapping):
-        return chosen
-    for key in (agent, role_of(agent)):
-        if key in chosen:
-            return chosen[key]
-    raise UserError(f"no {what} for agent {agent!r}; the map names {sorted(chosen)}")
-
-
-class _Job(NamedTuple):
-    group: int
-    task: Task
-    sample: int
-    draw: int
-    """`sample`, counted on over the repetitions of one task: no two of its episodes are alike."""
-
-
-def _jobs(tasks: Sequence[Task], samples: int, skip: Container[tuple[str, int]]) -> Iterator[_Job]:
-    seen: Counter[str] = Counter()
-    for group, task in enumerate(tasks):
-        for sample in range(samples):
-            if (task.id, sample) not in skip:
-                yield _Job(group, task, sample, sample + samples * seen[task.id])
-        seen[task.id] += 1
-
-
-class _Player:
-    """What all episodes of one rollout share."""
-
-    def __init__(
-        self,
-        env: WorkflowEnv,
-        policies: Policies,
-        sampling: Sampling | Mapping[str, Sampling] | None,
-        seed: int,
-        step: int,
-        deadline_s: float | None,
-        retries: int,
-    ) -> None:
-        self.env, self.seed, self.step = env, seed, step
-        self.deadline_s, self.retries = deadline_s, retries
-        self.policies: dict[str, Policy] = {
-            agent: _for_agent(policies, agent, "policy") for agent in env.possible_agents
-        }
-        for agent, policy in self.policies.items():
-            if not isinstance(policy, Policy):
-                raise UserError(
-                    f"the policy of {agent!r} is {policy!r:.80}; it has no act(request)"
-                )
-        self.sampling: dict[str, Sampling] = {
-            agent: _for_agent(sampling, agent, "sampling") or Sampling()
-            for agent in env.possible_agents
-        }
-        self.tools = {name: ToolQueue(name, tool, retries) for name, tool in env.tools.items()}
-
-    async def play(self, job: _Job) -> Episode:
-        """One episode, done or failed."""
-        session = Session(
-            self.env, job.task, seed=environment_seed(self.seed, self.step, job.task.id),
-            group=job.group, sample=job.sample, step=self.step,
-        )  # fmt: skip
-        deadline = None if self.deadline_s is None else time.monotonic() + self.deadline_s
-        try:
-            async with asyncio.timeout(self.deadline_s) as clock:
-                await self._drive(session, job.draw, deadline)
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            return session.fail(f"deadline of {self.deadline_s:g} s")
-        except MachineryError as error:
-            return session.fail(str(error))
-        return session.episode
-
-    async def close(self) -> None:
-        """End the tool calls that nobody waits for any more."""
-        for tool in self.tools.values():
-            await tool.close()
-
-    async def _drive(self, session: Session, draw: int, deadline: float | None) -> None:
-        while session.outcome is None:
-            started = time.perf_counter()
-            if session.call is not None:
-                args = plain(session.call.args, session.call.tool)  # a tool may change its own copy
-                result = await self.tools[session.call.tool].call(args)
-                session.give(result, time.perf_counter() - started)
-                continue
-            requests = [
-                self._request(session, ask, draw, session.turn + offset, deadline)
-                for offset, ask in enumerate(session.asks)
-            ]
-            if len(requests) == 1:
-                responses = [await self._act(requests[0])]
-            else:
-                responses = await _all(self._act(request) for request in requests)
-            seconds = time.perf_counter() - started
-            for request, response in zip(requests, responses, strict=True):
-                session.answer(
-                    response, sampling=request.sampling, seed=request.seed, seconds=seconds
-                )
-
-    def _request(
-        self, session: Session, ask: Ask, draw: int, turn: int, deadline: float | None
-    ) -> Request:
-        episode = session.episode
-        sampling = self.sampling[ask.agent]
-        if ask.max_tokens is not None and ask.max_tokens < sampling.max_tokens:
-            sampling = msgspec.structs.replace(sampling, max_tokens=ask.max_tokens)
-        return Request(
-            agent=ask.agent,
-            role=role_of(ask.agent),
-            messages=tuple(ask.messages),
-            sampling=sampling,
-            seed=turn_seed(self.seed, self.step, episode.task, draw, turn),
-            key=(episode.group, episode.sample, turn),
-            deadline=deadline,
-        )
-
-    async def _act(self, request: Request) -> Response:
-        policy = self.policies[request.agent]
-        for attempt in range(self.retries + 1):
-            try:
-                response = await policy.act(request)
-                if not isinstance(response, Response) or not isinstance(response.text, str):
-                    raise TypeError(f"expected a Response with text, not {response!r:.80}")
-                return response
-            except UserError:
-                raise
-            except (Exception, asyncio.CancelledError) as error:
-                stop_if_cancelled(error)
-                if attempt == self.retries:
-                    reason = f"policy of {request.agent}: {type(error).__name__}: {error}"
-                    raise MachineryError(reason) from error
-                await asyncio.sleep(0.1 * 2**attempt)
-        raise AssertionError("unreachable")
-
-
-async def _all(acts: Any) -> list[Response]:
-    """All results in order; the first failure ends the rest of this episode's requests."""
-    tasks = [asyncio.ensure_future(act) for act in acts]
-    try:
-        return list(await asyncio.gather(*tasks))
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
