@@ -8,7 +8,7 @@ to be right. Then the layers of `equality`, and math-verify last, in a process o
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import MachineryError
@@ -22,9 +22,12 @@ from mas_envs.grading.limits import (
     Unparseable,
 )
 from mas_envs.grading.notation import canonical
-from mas_envs.parsing import after_think, find_boxes, peel
+from mas_envs.parsing import after_think, ends_in_think, find_boxes, peel
 
 GRADER = "math-1"
+
+_Ask = Callable[[str, str, str, str], Grade]
+"""Takes gold, answer, the answer as written, and what to say when it cannot be read."""
 
 _JOIN = re.compile(r"[\s$]*(?:,|;|\band\b|,\s*and\b)[\s$]*")
 # math-verify drops what it cannot read and goes on, so it sees formulas only: no words, no `\\ne`,
@@ -45,18 +48,38 @@ def grade_math(response: str, gold: str | Sequence[str]) -> Grade:
         >>> grade_math(r"so \\boxed{\\frac{2}{4}}", "0.5").correct
         True
     """
-    quick = _whole_numbers(response, gold)
-    if quick is not None:
-        return quick
+    return _graded(response, gold, _ask_math_verify)
+
+
+def grade_math_here(response: str, gold: str | Sequence[str]) -> Grade | None:
+    """`grade_math` without another process: at once, or None where math-verify has to be asked."""
+    try:
+        return _graded(response, gold, _refuse)
+    except _NeedsProcess:
+        return None
+
+
+class _NeedsProcess(Exception):
+    pass
+
+
+def _refuse(gold: str, given: str, answer: str, why: str) -> Grade:
+    raise _NeedsProcess
+
+
+def _graded(response: str, gold: str | Sequence[str], ask: _Ask) -> Grade:
     answer, status = extract(response)
     if answer is None:
         return _grade(False, status, None, f"the response has {_WHY[status]}")
+    if isinstance(gold, str) and _is_integer(gold) and _is_integer(answer):  # the common case
+        correct = int(answer) == int(gold)
+        return _grade(correct, "ok", answer, _sentence(answer, gold, correct))
     if len(answer) > MAX_ANSWER:
         return _grade(False, "limit", answer[:80] + "…", _TOO_LONG)
     golds = [gold] if isinstance(gold, str) else list(gold)
     grades = []
     for reference in golds:
-        grade = _compare(reference, answer)
+        grade = _compare(reference, answer, ask)
         if grade.correct:
             return grade
         grades.append(grade)
@@ -67,11 +90,16 @@ def grade_math(response: str, gold: str | Sequence[str]) -> Grade:
 
 
 _TOO_LONG = f"the answer is longer than {MAX_ANSWER} characters"
-_WHY = {"no_answer": r"no \boxed{} answer", "truncated": r"a last \boxed{} that is never closed"}
+_WHY = {
+    "no_answer": r"no \boxed{} answer",
+    "truncated": r"a last \boxed{}, or a <think>, that is never closed",
+}
 
 
 def extract(response: str) -> tuple[str | None, str]:
     """(answer, "ok"), or (None, "no_answer" | "truncated")."""
+    if ends_in_think(response):
+        return None, "truncated"
     text = after_think(response)
     boxes, unclosed = find_boxes(text)
     if unclosed:
@@ -88,27 +116,12 @@ def extract(response: str) -> tuple[str | None, str]:
     return (answer, "ok") if answer else (None, "no_answer")
 
 
-def _whole_numbers(response: str, gold: str | Sequence[str]) -> Grade | None:
-    """The verdict where gold and the only box hold plain integers; else None. No subprocess."""
-    if not isinstance(gold, str) or not _is_integer(gold):
-        return None
-    start = response.find("\\boxed{")
-    if start < 0 or response.rfind("\\boxed") != start or "\\fbox" in response:
-        return None
-    end = response.find("}", start)
-    content = response[start + 7 : end].strip()
-    if end < 0 or not _is_integer(content) or "</think>" in response[end:]:
-        return None
-    correct = int(content) == int(gold)
-    return _grade(correct, "ok", content, _sentence(content, gold, correct))
-
-
 def _is_integer(text: str) -> bool:
     digits = text[1:] if text[:1] == "-" else text
     return digits.isdigit() and digits.isascii() and len(digits) < MAX_ANSWER
 
 
-def _compare(gold: str, answer: str) -> Grade:
+def _compare(gold: str, answer: str, ask: _Ask) -> Grade:
     reference = canonical(gold) if len(gold) <= MAX_ANSWER else ""
     if not reference:
         return _grade(None, "error", answer, "the reference answer is empty or too long")
@@ -125,7 +138,12 @@ def _compare(gold: str, answer: str) -> Grade:
     except BadGold as error:
         return _grade(None, "error", answer, f"the reference answer is too much: {error}")
     except Unfamiliar as error:
-        return _ask_math_verify(reference, given, answer, _unread(answer, gold, error))
+        why = _unread(answer, gold, error)
+        if not all(
+            _FORMULA.fullmatch(x) and not _NOT_A_FORMULA.search(x) for x in (reference, given)
+        ):
+            return _grade(False, "unparseable", answer, why)
+        return ask(reference, given, answer, why)
     except Unparseable as error:
         return _grade(False, "unparseable", answer, _unread(answer, gold, error))
 
@@ -145,8 +163,6 @@ def _short(text: str) -> str:
 
 
 def _ask_math_verify(gold: str, given: str, answer: str, why: str) -> Grade:
-    if not all(_FORMULA.fullmatch(x) and not _NOT_A_FORMULA.search(x) for x in (gold, given)):
-        return _grade(False, "unparseable", answer, why)
     from mas_envs.grading import pool
 
     try:

@@ -95,7 +95,12 @@ def grade_qa(response: str, golds: str | Sequence[str]) -> Grade:
     """
     parsed = _answer_tag(response)
     if parsed.status == "truncated":
-        return _grade(False, "truncated", None, "the response has an <answer> that is never closed")
+        return _grade(
+            False,
+            "truncated",
+            None,
+            "the response has an <answer>, or a <think>, that is never closed",
+        )
     answer = parsed.value if parsed.status == "ok" else after_think(response).strip()
     references = [golds] if isinstance(golds, str) else list(golds)
     if not references or not all(reference.strip() for reference in references):

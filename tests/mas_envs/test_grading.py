@@ -291,3 +291,13 @@ def test_importing_the_grader_loads_no_computer_algebra() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "response",
+    [r"<think>\boxed{5}", r"\boxed{5}</THINK>no", r"\boxed{5} and \boxe", r"\\boxed{5}",
+     r"<think>a</think><Think>\boxed{5}"],
+)  # fmt: skip
+def test_a_short_cut_for_integers_reads_no_more_than_the_parser(response):
+    for gold in ("5", "5.0", ["5"]):
+        assert grade_math(response, gold).correct is False, gold
