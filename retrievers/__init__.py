@@ -9,19 +9,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from retrievers.base import Passage, Retriever, RetrieverError
+from retrievers.base import Passage, Retriever, RetrieverDown, RetrieverError
 
 if TYPE_CHECKING:
     from retrievers.bm25 import BM25
     from retrievers.corpus import load_corpus
+    from retrievers.http import HTTPRetriever
 
-__all__ = ["BM25", "Passage", "Retriever", "RetrieverError", "load_corpus"]
+__all__ = [
+    "BM25",
+    "HTTPRetriever",
+    "Passage",
+    "Retriever",
+    "RetrieverDown",
+    "RetrieverError",
+    "load_corpus",
+]
 
-_LAZY = {"BM25": "retrievers.bm25", "load_corpus": "retrievers.corpus"}
+_LAZY = {
+    "BM25": "retrievers.bm25",
+    "HTTPRetriever": "retrievers.http",
+    "load_corpus": "retrievers.corpus",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Load what costs time (numpy, json) on first use."""
+    """Load what costs time (numpy, json, asyncio) on first use."""
     if name not in _LAZY:
         raise AttributeError(f"module 'retrievers' has no attribute {name!r}")
     from importlib import import_module

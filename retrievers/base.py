@@ -11,6 +11,10 @@ class RetrieverError(ValueError):
     """A mistake in what a retriever was given; one message naming the place, value and fix."""
 
 
+class RetrieverDown(Exception):  # not a RetrieverError: worth another try, nobody's mistake
+    """A retriever that does not answer, or not usefully; the message names it, why and a fix."""
+
+
 class Passage(NamedTuple):
     """A piece of text that can be found. `score` is 0 until a search sets it."""
 

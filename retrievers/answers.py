@@ -1,0 +1,60 @@
+"""Reading what a retrieval server answered."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from typing import Any
+
+from retrievers.base import Passage, RetrieverDown, well_formed
+from retrievers.corpus import _split_title
+
+_PADDING = -3e38  # faiss fills up a list with the lowest float32
+
+
+def excerpt(content: bytes) -> str:
+    """The beginning of an answer in one line, for messages."""
+    return " ".join(content[:300].decode(errors="replace").split())
+
+
+def read_answer(content: bytes, queries: int, k: int) -> list[list[Passage]]:
+    """The passages in {"result": [[{"document": {...}, "score": x}, ...] for each query]}.
+
+    A hit may also be the bare document. A document is {"id", "contents"} (a first line in double
+    quotes is the title) or {"id", "title", "text"}; Search-R1's BM25 server sends no id, so a
+    missing one becomes a hash of the text. Hits with a score that pads a list (the lowest float32,
+    NaN) are dropped, and what exceeds k. Raises RetrieverDown for anything else.
+    """
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        raise RetrieverDown(f"not JSON: {excerpt(content[:80])!r}") from None
+    lists = answer.get("result") if isinstance(answer, dict) else None
+    if not isinstance(lists, list) or not all(isinstance(hits, list) for hits in lists):
+        raise RetrieverDown(f'needs "result", a list of lists: {excerpt(content[:80])!r}')
+    if len(lists) != queries:
+        raise RetrieverDown(f"{len(lists)} lists for {queries} queries")
+    found = [[_hit(row) for row in hits] for hits in lists]
+    return [[p for p in hits if _PADDING < p.score < math.inf][:k] for hits in found]
+
+
+def _hit(row: Any) -> Passage:
+    document = row.get("document", row) if isinstance(row, dict) else None
+    if not isinstance(document, dict):
+        raise RetrieverDown(f"a hit without a document: {row!r:.80}")
+    title, text = document.get("title") or "", document.get("text")
+    if isinstance(contents := document.get("contents"), str):
+        title, text = _split_title(contents)
+    id_, score = document.get("id", document.get("_id")), row.get("score")
+    if not isinstance(title, str) or not isinstance(text, str):
+        raise RetrieverDown(f"a document without contents or text: {document!r:.80}")
+    if not isinstance(id_, int | str | None) or not isinstance(score, int | float | None):
+        raise RetrieverDown(f"id {id_!r:.40} or score {score!r:.40} is of a wrong type")
+    title, text = well_formed(title), well_formed(text)
+    if id_ is None:
+        id_ = "text-" + hashlib.sha256(f"{title}\n{text}".encode()).hexdigest()[:16]
+    try:
+        return Passage(well_formed(str(id_)), title, text, float(score or 0))
+    except OverflowError:
+        raise RetrieverDown(f"score {score!r:.40} is too large") from None
