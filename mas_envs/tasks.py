@@ -52,13 +52,16 @@ class TaskSet(Sequence[Task]):
     ) -> None:
         """`rows` are (question, answer, meta); `spec` is what `load_tasks` would need again.
 
-        Raises `TypeError` for a `meta` that is not made of JSON values.
+        Raises `UserError` for an empty list of answers, `TypeError` for a `meta` that is not made
+        of JSON values.
         """
         seen: dict[str, int] = {}
         tasks = []
         for question, answer, meta in rows:
             question = clean(question)
             answer = clean(answer) if isinstance(answer, str) else [clean(a) for a in answer]
+            if answer == []:
+                raise UserError(f"task {question[:80]!r} has no answer; give a string or several")
             first = content_hash(question, answer)
             seen[first] = occurrence = seen.get(first, -1) + 1
             identity = content_hash(question, answer, occurrence) if occurrence else first
@@ -102,7 +105,13 @@ def _arith(split: str = "train", **options: Any) -> Iterable[Row]:
     return problems(split, **options)
 
 
-SOURCES: dict[str, Callable[..., Iterable[Row]]] = {"arith": _arith}
+def _tinyworld(split: str = "train", **options: Any) -> Iterable[Row]:
+    from mas_envs.search.tinyworld import questions
+
+    return questions(split, **options)
+
+
+SOURCES: dict[str, Callable[..., Iterable[Row]]] = {"arith": _arith, "tinyworld": _tinyworld}
 """Embedded sources by name: functions of (split, **options) that yield (question, answer, meta)."""
 
 
