@@ -33,6 +33,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     `prompt_ids` [P] int32, `ids` [T] int32, `log_probs` [T] float32 under the sampling policy
     (temperature included); `versions` is ((start_token, policy version), …), non-empty when there
     are ids; `finish_reason` is stop | length | abort | overflow (prompt too long for the context).
+    `prompt_tokens` and `response_tokens` are counts that a server reports without the ids.
     """
 
     text: str
@@ -43,6 +44,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     versions: tuple[tuple[int, int], ...] = ()
     template: str = ""
+    prompt_tokens: int = 0
+    response_tokens: int = 0
 
 
 @runtime_checkable

@@ -3,26 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import math
+import random
 import re
 import time
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.base import Request, Response
+from mas_envs.policies.chat_completion import response_of, retry_after
+from mas_envs.policies.per_loop import PerLoop
+
+if TYPE_CHECKING:
+    import httpx
 
 # vLLM, SGLang and OpenAI say "context length", llama.cpp "context size", others "context window".
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context", re.IGNORECASE)
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # of the back-off, which doubles
+
+
+class _Connection(NamedTuple):
+    """What one event loop shares."""
+
+    client: httpx.AsyncClient
+    slots: asyncio.Semaphore
+
+
+class _Fault(NamedTuple):
+    """An attempt that may go well the next time, `wait_s` seconds later at the earliest."""
+
+    reason: str
+    wait_s: float = 0.0
 
 
 class HTTPPolicy:
     """`POST {base_url}/chat/completions` for every decision.
 
-    Token ids and log-probs are recorded when the server returns them (vLLM does when asked with
-    `return_token_ids`); they are never made up. A prompt that is too long for the model is an
-    outcome (`finish_reason="overflow"`); 429, 5xx and broken connections raise `MachineryError`,
-    which the rollout retries; any other refusal (wrong key, unknown model) is a `UserError`.
+    - 408, 429, 5xx and broken connections are tried `attempts` times: the wait doubles from half
+      a second up to 30 s, each up to half shorter by chance, plus what `Retry-After` asks for. A
+      wait that would pass the request's deadline or `timeout_s` is not begun. Then, and for an
+      answer that is no chat completion, `MachineryError` with the last reason; the rollout retries.
+    - Any other refusal (wrong key, unknown model) is a `UserError`. `extra` adds to the body of
+      the request, and takes out what an API does not know: `extra={"top_k": None, "seed": None}`.
+    - A prompt too long for the model is an outcome: `finish_reason="overflow"`.
+    - `tokens=True` asks for token ids and log-probs (vLLM's `return_token_ids`). What the server
+      gives is recorded, never made up. The policy version of all its tokens is 0. vLLM's log-probs
+      are those of the sampling policy only under `--logprobs-mode processed_logprobs`.
+
+    `concurrency` bounds the requests in flight per event loop, waits between attempts included.
+    `timeout_s` bounds one decision from the moment it has a slot, `connect_s` each connecting and
+    `read_s` each silence of the server (None: `timeout_s` alone); all in seconds.
     """
 
     def __init__(
@@ -32,37 +63,75 @@ class HTTPPolicy:
         *,
         api_key: str | None = None,
         timeout_s: float = 600.0,
+        connect_s: float = 10.0,
+        read_s: float | None = None,
+        attempts: int = 5,
+        concurrency: int = 256,
+        tokens: bool = False,
         extra: dict[str, Any] | None = None,
     ) -> None:
         if not base_url.startswith(("http://", "https://")):
             raise UserError(f"policy URL {base_url!r}; it must start with http:// or https://")
+        if api_key and not re.fullmatch(r"[!-~]+", api_key):  # the message must not show it
+            raise UserError("api_key: it has a space, a line end or a character beyond ASCII in it")
+        if attempts < 1 or concurrency < 1:
+            raise UserError(f"attempts={attempts}, concurrency={concurrency}; at least 1 each")
+        if min(timeout_s, connect_s, timeout_s if read_s is None else read_s) <= 0:
+            raise UserError(f"timeout_s={timeout_s}, connect_s={connect_s}, read_s={read_s}; all "
+                            "must be positive")  # fmt: skip
         self.url = base_url.rstrip("/") + "/chat/completions"
         self.model = model
-        self.extra = extra or {}
+        self.timeout_s, self.attempts = timeout_s, attempts
+        self.extra = ({"logprobs": True, "return_token_ids": True} if tokens else {}) | (
+            extra or {}
+        )
+        try:
+            json.dumps(self.extra, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"extra={extra!r:.80}: not JSON ({error})") from None
         self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._timeout_s = timeout_s
-        self._client: Any = None
-        self._loop: Any = None
+        self._connect_s, self._read_s = connect_s, read_s
+        self._concurrency = concurrency
+        self._connections = PerLoop(self._connect)
+        self._random = random.Random()
 
-    def _connected(self) -> Any:
-        """One pooled client per event loop (a client does not outlive its loop)."""
-        import httpx
+    def _connect(self) -> _Connection:
+        import httpx  # here: a tenth of a second
 
-        loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=256)
-            self._client = httpx.AsyncClient(
-                headers=self._headers,
-                limits=limits,
-                timeout=httpx.Timeout(self._timeout_s, connect=10),
-            )
-            self._loop = loop
-        return self._client
+        client = httpx.AsyncClient(
+            headers=self._headers,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
+            timeout=httpx.Timeout(self._read_s, connect=self._connect_s),
+        )
+        return _Connection(client, asyncio.Semaphore(self._concurrency))
 
     async def act(self, request: Request) -> Response:
         """One chat completion. Raises `MachineryError` or `UserError` as the class says."""
-        import httpx
+        body, loop, here = self._body(request), asyncio.get_running_loop(), self._connections.here()
+        end = None if request.deadline is None else request.deadline - time.monotonic()
+        reason = ""
+        try:
+            async with asyncio.timeout(end) as clock, here.slots:
+                until = min(loop.time() + self.timeout_s, clock.when() or math.inf)
+                clock.reschedule(until)
+                for attempt in range(self.attempts):
+                    answer = await self._attempt(here.client, body)
+                    if isinstance(answer, Response):
+                        return answer
+                    reason = answer.reason
+                    wait = answer.wait_s + self._back_off(attempt)
+                    if attempt + 1 == self.attempts or loop.time() + wait >= until:
+                        break
+                    await asyncio.sleep(wait)
+        except TimeoutError:
+            reason = "no answer in time" + (f"; before that {reason}" if reason else "")
+        raise MachineryError(f"{self.url}: {reason}")
 
+    def _back_off(self, attempt: int) -> float:
+        longest = min(FIRST_WAIT_S * 2.0 ** min(attempt, 10), LONGEST_WAIT_S)
+        return longest * self._random.uniform(0.5, 1.0)
+
+    def _body(self, request: Request) -> dict[str, Any]:
         sampling = request.sampling
         body = {
             "model": self.model,
@@ -74,51 +143,39 @@ class HTTPPolicy:
             **({"top_k": sampling.top_k} if sampling.top_k else {}),
             **self.extra,
         }
-        timeout = self._timeout_s
-        if request.deadline is not None:
-            timeout = max(0.01, min(timeout, request.deadline - time.monotonic()))
+        return {key: value for key, value in body.items() if value is not None}
+
+    async def _attempt(self, client: httpx.AsyncClient, body: dict[str, Any]) -> Response | _Fault:
+        import httpx
+
         try:
-            reply = await self._connected().post(self.url, json=body, timeout=timeout)
+            reply = await client.post(self.url, json=body)
         except httpx.InvalidURL as error:
             raise UserError(f"policy URL {self.url!r}: {error}") from None
         except httpx.HTTPError as error:
-            raise MachineryError(f"{self.url}: {type(error).__name__} {error}") from error
-        if reply.status_code != 200:
-            return self._refused(reply.status_code, reply.text)
-        try:
-            return _response(reply.json())
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise MachineryError(f"{self.url}: not a chat completion ({error!r})") from error
-
-    def _refused(self, status: int, text: str) -> Response:
+            return _Fault(f"{type(error).__name__} {error}".strip())
+        status, text = reply.status_code, reply.text
         if status in (400, 413) and _TOO_LONG.search(text):
             return Response(text="", finish_reason="overflow", model=self.model)
         if status in (408, 429) or status >= 500:
-            raise MachineryError(f"{self.url}: HTTP {status} {text[:200]}")
-        raise UserError(f"{self.url} refused model {self.model!r}: HTTP {status} {text[:300]}")
+            return _Fault(f"HTTP {status} {text[:200]}", retry_after(reply.headers))
+        if status != 200:
+            raise UserError(f"{self.url} refused model {self.model!r}: HTTP {status} {text[:300]}"
+                            + _without(text, body))  # fmt: skip
+        try:
+            return response_of(reply.json())
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise MachineryError(f"{self.url}: not a chat completion ({error!r})") from error
 
     async def aclose(self) -> None:
-        """Close the connections."""
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        """Close the connections of the running event loop."""
+        if (connection := self._connections.take()) is not None:
+            await connection.client.aclose()
 
 
-def _response(answer: dict[str, Any]) -> Response:
-    choice = answer["choices"][0]
-    text = choice["message"].get("content") or ""
-    if not isinstance(text, str):
-        raise TypeError(f"content is {text!r:.80}, not a string")
-    ids = choice.get("token_ids")
-    prompt_ids = answer.get("prompt_token_ids") or choice.get("prompt_token_ids")
-    content = ((choice.get("logprobs") or {}).get("content")) or []
-    log_probs = [float(token["logprob"]) for token in content]
-    whole = ids is not None and len(log_probs) == len(ids)
-    return Response(
-        text=text,
-        finish_reason=choice.get("finish_reason") or "stop",
-        model=str(answer.get("model", "")),
-        prompt_ids=None if prompt_ids is None else np.asarray(prompt_ids, np.int32),
-        ids=None if ids is None else np.asarray(ids, np.int32),
-        log_probs=np.asarray(log_probs, np.float32) if whole else None,
-    )
+def _without(refusal: str, body: dict[str, Any]) -> str:
+    """How to leave out a parameter that the refusal names."""
+    for key in body.keys() - {"model", "messages"}:
+        if re.search(rf"\b{re.escape(key)}\b", refusal):
+            return f"; extra={{{key!r}: None}} leaves it out"
+    return ""

@@ -4,90 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
-import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import msgspec
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import mas_envs
-from mas_envs import Message, Request, Sampling, TaskSet, collect
+from mas_envs import Sampling, TaskSet, collect
 from mas_envs.errors import MachineryError, UserError
+from mas_envs.policies.chat_completion import response_of
 from mas_envs.policies.http import HTTPPolicy
+from tests.mas_envs.http_cases import REQUEST, act, completion, server, short_waits
 
-REQUEST = Request(
-    agent="solver_0", role="solver", seed=2**40 + 5,
-    messages=(Message("system", "s"), Message("user", "é 中 😀 \x00")),
-    sampling=Sampling(temperature=0.5, top_p=0.9, max_tokens=7),
-)  # fmt: skip
-
-
-def completion(text, **choice):
-    return {"model": "served", "choices": [{"message": {"content": text}, **choice}]}
-
-
-class Server:
-    """Answers with `self.script(number of the request, body)` → (status, bytes or JSON)."""
-
-    def __init__(self):
-        self.requests = []
-        self.script = lambda number, body: (200, completion("hello"))
-        outer = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                outer.requests.append((self.path, dict(self.headers), body))
-                status, answer = outer.script(len(outer.requests), body)
-                content = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-                if status is None:  # drop the connection in the middle of an answer
-                    self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + content)
-                    self.close_connection = True
-                    return
-                self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *args):
-                pass
-
-        class Quiet(ThreadingHTTPServer):
-            def handle_error(self, request, client_address):
-                """A client that hung up is part of these tests."""
-
-        self.http = Quiet(("127.0.0.1", 0), Handler)
-        self.http.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/v1"
-        self.released = threading.Event()
-        threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.02}).start()
-
-    def close(self):
-        self.released.set()
-        self.http.shutdown()
-        self.http.server_close()
-
-
-@pytest.fixture
-def server():
-    running = Server()
-    yield running
-    running.close()
-
-
-def act(server, request=REQUEST, **options):
-    async def once():
-        policy = HTTPPolicy(server.url, "m", **options)
-        try:
-            return await policy.act(request)
-        finally:
-            await policy.aclose()
-
-    return asyncio.run(once())
+__all__ = ["server", "short_waits"]  # fixtures
 
 
 def test_what_is_sent(server):
@@ -105,6 +36,11 @@ def test_what_is_sent(server):
     act(server, msgspec.structs.replace(REQUEST, sampling=Sampling(top_k=20)))
     assert server.requests[1][2]["top_k"] == 20
     assert "Authorization" not in server.requests[1][1]
+    act(server, tokens=True, extra={"seed": None, "top_p": 1, "logprobs": None, "stop": ["x"]})
+    assert server.requests[2][2] == {
+        "model": "m", "temperature": 0.5, "top_p": 1, "max_tokens": 7, "stop": ["x"],
+        "messages": body["messages"], "return_token_ids": True,
+    }  # fmt: skip
 
 
 def test_a_plain_answer(server):
@@ -134,6 +70,7 @@ def test_token_ids_and_log_probs_are_recorded(server):
     assert response.prompt_ids.tolist() == [1, 2, 3]
     assert response.log_probs.tolist() == [-0.5, -1.25]
     assert (response.ids.dtype, response.log_probs.dtype) == (np.int32, np.float32)
+    assert response.versions == ((0, 0),)
 
 
 def test_tokens_are_never_made_up(server):
@@ -142,8 +79,37 @@ def test_tokens_are_never_made_up(server):
     response = act(server)
     assert response.ids.tolist() == [7, 8]
     assert response.log_probs is None, "one log-prob for two tokens is none"
-    server.script = lambda n, body: (200, completion("ab", logprobs=one))
+    assert response.versions == ((0, 0),)
+    server.script = lambda n, body: (200, completion("ab", token_ids=[7, 8]))
     assert act(server).log_probs is None
+    server.script = lambda n, body: (200, completion("", token_ids=[], logprobs={"content": []}))
+    response = act(server)
+    assert (len(response.ids), len(response.log_probs)) == (0, 0)
+
+
+def test_plain_log_probs_without_ids(server):
+    one = {"content": [{"token": "a", "logprob": -0.5, "top_logprobs": []}]}
+    server.script = lambda n, body: (200, completion("ab", logprobs=one))
+    response = act(server)
+    assert response.log_probs.tolist() == [-0.5]
+    assert (response.ids, response.prompt_ids, response.versions) == (None, None, ())
+    server.script = lambda n, body: (200, completion("ab", logprobs={"content": []}))
+    assert act(server).log_probs is None
+
+
+@given(
+    ids=st.lists(st.integers(0, 2**31 - 1), max_size=20),
+    log_probs=st.lists(st.floats(-1e4, 0, width=32), max_size=20),
+)
+def test_ids_and_log_probs_are_recorded_exactly_or_not_at_all(ids, log_probs):
+    content = [{"token": "x", "logprob": value} for value in log_probs]
+    answer = json.dumps(completion("t", token_ids=ids, logprobs={"content": content}))
+    response = response_of(json.loads(answer))
+    assert response.ids.tolist() == ids
+    if len(ids) == len(log_probs):
+        assert response.log_probs.tolist() == log_probs
+    else:
+        assert response.log_probs is None
 
 
 NONSENSE = [
@@ -152,7 +118,12 @@ NONSENSE = [
     {"choices": [{"message": "text"}]}, completion(["part"]), completion(3), completion({"a": 1}),
     completion("x", logprobs=[1]), completion("x", logprobs={"content": [{}]}),
     completion("x", logprobs={"content": [{"logprob": None}]}), completion("x", token_ids=["a"]),
-    completion("x", token_ids=[2**40]), completion("x", token_ids=3, logprobs={"content": []}),
+    completion("x", token_ids=[2**40]), completion("x", token_ids=[1.5]),
+    completion("x", token_ids=[-1]), completion("x", token_ids=[[1]]),
+    completion("x", token_ids=[True]), completion("x", finish_reason=3),
+    b'{"choices": [{"message": {}, "logprobs": {"content": [{"logprob": NaN}]}}]}',
+    completion("x", logprobs={"content": [{"logprob": "-1"}]}),
+    completion("x", token_ids=3, logprobs={"content": []}),
     b'{"choices": [{"message": {"content": "\xff"}}]}', b"\xff\xfe",
 ]  # fmt: skip
 
@@ -164,18 +135,35 @@ def test_an_answer_that_is_no_completion_is_a_fault_of_the_machinery(server, ans
         act(server)
 
 
-@pytest.mark.parametrize("status", [408, 429, 500, 502, 503])
-def test_statuses_worth_a_retry(server, status):
-    server.script = lambda n, body: (status, b"busy")
-    with pytest.raises(MachineryError, match=f"HTTP {status} busy"):
-        act(server)
-
-
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
 def test_refusals_are_told_with_model_and_reason(server, status):
     server.script = lambda n, body: (status, {"error": {"message": "no such model"}})
     with pytest.raises(UserError, match=rf"refused model 'm': HTTP {status} .*no such model"):
         act(server)
+    assert len(server.requests) == 1
+
+
+UNKNOWN = [
+    ("top_k", "Unrecognized request argument supplied: top_k"),
+    ("seed", "'seed' is not supported with this model"),
+    ("max_tokens", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."),
+    ("min_p", "property 'min_p' is unsupported"),
+]
+
+
+@pytest.mark.parametrize(("key", "message"), UNKNOWN)
+def test_a_parameter_that_an_api_does_not_know(server, key, message):
+    server.script = lambda n, body: (
+        (400, message.encode()) if key in body else (200, completion(""))
+    )
+    request = msgspec.structs.replace(REQUEST, sampling=Sampling(top_k=20))
+    extra = {"min_p": 0.1}
+    with pytest.raises(UserError) as caught:
+        act(server, request, extra=extra)
+    fix = f"extra={{{key!r}: None}} leaves it out"
+    assert str(caught.value).endswith(fix)
+    assert act(server, request, extra={**extra, key: None}).finish_reason == "stop"
+    assert set(server.requests[0][2]) - set(server.requests[1][2]) == {key}
 
 
 TOO_LONG = [
@@ -194,32 +182,25 @@ def test_a_prompt_too_long_is_an_outcome(server, message):
     assert (response.text, response.finish_reason) == ("", "overflow")
 
 
-def test_a_connection_refused(server):
-    server.close()
-    with pytest.raises(MachineryError, match="ConnectError"):
-        act(server)
+MISTAKES = [
+    ({"attempts": 0}, "attempts=0"), ({"concurrency": 0}, "concurrency=0"),
+    ({"timeout_s": 0}, "timeout_s=0"), ({"connect_s": -1}, "connect_s=-1"),
+    ({"read_s": 0}, "read_s=0"), ({"extra": {"x": {1}}}, "not JSON"),
+    ({"extra": {"x": float("nan")}}, "not JSON"),
+]  # fmt: skip
 
 
-def test_a_connection_that_breaks_off(server):
-    server.script = lambda n, body: (None, b'{"choices": [')
-    with pytest.raises(MachineryError):
-        act(server)
+@pytest.mark.parametrize(("options", "message"), MISTAKES)
+def test_arguments_that_make_no_sense(options, message):
+    with pytest.raises(UserError, match=message):
+        HTTPPolicy("http://host/v1", "m", **options)
 
 
-def test_a_server_that_hangs(server):
-    server.script = lambda n, body: (server.released.wait(30), (200, completion("late")))[1]
-    with pytest.raises(MachineryError, match="ReadTimeout"):
-        act(server, timeout_s=0.2)
-    with_deadline = Request(
-        agent="a",
-        role="a",
-        messages=(),
-        sampling=Sampling(),
-        seed=0,
-        deadline=time.monotonic() + 0.2,
-    )
-    with pytest.raises(MachineryError, match="ReadTimeout"):
-        act(server, with_deadline)
+@pytest.mark.parametrize("key", ["sk-secret\n", "sk secret", "sk-sécret"])
+def test_a_key_that_cannot_be_sent_is_not_shown(key):
+    with pytest.raises(UserError, match="api_key") as caught:
+        HTTPPolicy("http://host/v1", "m", api_key=key)
+    assert "cret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "", "127.0.0.1"])
@@ -242,12 +223,12 @@ def test_a_policy_outlives_its_event_loop(server):
 # ---- in a rollout -------------------------------------------------------------------------------
 
 
-def play(server, count=1, **options):
+def play(server, count=1, attempts=1, **options):
     tasks = TaskSet([(f"{n}+1=?", str(n + 1), {}) for n in range(count)])
     env = mas_envs.make("math-single-v0", tasks=tasks)
 
     async def run():
-        policy = HTTPPolicy(server.url, "m")
+        policy = HTTPPolicy(server.url, "m", attempts=attempts)
         try:
             return await collect(env, policy, tasks, **options)
         finally:
@@ -263,12 +244,13 @@ def test_500_then_200(server):
     assert len({request[2]["seed"] for request in server.requests}) == 1
 
 
-def test_500_for_ever_fails_the_episode(server):
+@pytest.mark.parametrize("attempts", [1, 4])
+def test_500_for_ever_fails_the_episode(server, attempts):
     server.script = lambda n, body: (500, b"oops")
-    (episode,) = play(server)
+    (episode,) = play(server, attempts=attempts)
     assert episode.status == "failed"
     assert "HTTP 500 oops" in episode.reason
-    assert len(server.requests) == 3
+    assert len(server.requests) == 3 * attempts
 
 
 def test_401_stops_the_rollout_at_once(server):
