@@ -11,10 +11,10 @@ from __future__ import annotations
 import asyncio
 
 import mas_envs
-from mas_envs import Ask, Call, Grade, Message, Outcome, WorkflowEnv
-from mas_envs.math.env import grade_batch
+from mas_envs import Ask, Call, Message, Outcome, WorkflowEnv
 from mas_envs.parsing import boxed, tag
 from mas_envs.policies.scripted import ScriptedPolicy
+from mas_envs.tools import as_grade, grade_math
 
 pick = tag("pick", ("first", "second"))
 
@@ -24,7 +24,7 @@ class PickEnv(WorkflowEnv):
 
     def __init__(self, **common):
         super().__init__(**common)
-        self.tools = {"grade": grade_batch}
+        self.tools = {"grade": grade_math}
 
     def team(self):
         return ["solver_0", "solver_1", "judge_0"]
@@ -35,7 +35,7 @@ class PickEnv(WorkflowEnv):
         drafts = f"{task.question}\n{first.text}\n{second.text}"
         choice = yield Ask("judge_0", [Message("user", drafts)], parse=pick)
         chosen = second if choice.value == "second" else first
-        grade = Grade(**(yield Call("grade", {"response": chosen.text, "gold": task.answer})))
+        grade = as_grade((yield Call("grade", {"response": chosen.text, "gold": task.answer})))
         return Outcome(reward=float(grade.correct is True), grade=grade)
 
 

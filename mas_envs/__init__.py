@@ -20,6 +20,7 @@ from mas_envs.episodes.schema import (
     row_rewards,
 )
 from mas_envs.episodes.store import EpisodeWriter, read_episodes, write_episodes
+from mas_envs.fork import Fork
 from mas_envs.policies.base import Policy, Request, Response
 from mas_envs.registration import EnvSpec, make, register, registry, spec
 from mas_envs.rollout import collect, rollout
@@ -33,6 +34,7 @@ __all__ = [
     "EnvSpec",
     "Episode",
     "EpisodeWriter",
+    "Fork",
     "Grade",
     "Message",
     "Outcome",
@@ -62,3 +64,8 @@ __all__ = [
 
 register("math-v0", "mas_envs.math.env:MathEnv")
 register("math-single-v0", "mas_envs.math.env:MathSingleEnv")
+register("search-v0", "mas_envs.search.env:SearchEnv")
+register("search-single-v0", "mas_envs.search.env:SearchSingleEnv")
+register("debate-v0", "mas_envs.debate:DebateEnv")
+register("vote-v0", "mas_envs.vote:VoteEnv")
+register("proposer-solver-v0", "mas_envs.proposer_solver:ProposerSolverEnv")

@@ -17,7 +17,8 @@ import numpy as np
 
 from mas_envs.episodes.plain import plain
 from mas_envs.episodes.schema import Episode, Sampling
-from mas_envs.errors import MachineryError, UserError
+from mas_envs.errors import MachineryError, UnknownName, UserError
+from mas_envs.fork import Fork
 from mas_envs.policies.base import Policies, Policy, Request, Response
 from mas_envs.protocol import Ask, role_of
 from mas_envs.session import Session
@@ -47,17 +48,34 @@ def _for_agent(chosen: Any, agent: str, what: str) -> Any:
     raise UserError(f"no {what} for agent {agent!r}; the map names {sorted(chosen)}")
 
 
+def _check_names(chosen: Any, agents: Sequence[str], what: str) -> None:
+    """A map by role or agent may name nobody else. Raises `UnknownName`."""
+    known = {*agents, *map(role_of, agents)}
+    for name in chosen if isinstance(chosen, Mapping) else ():
+        if name not in known:
+            raise UnknownName("agent", str(name), known, where=what)
+
+
 class Job(NamedTuple):
     """One episode to play."""
 
     group: int
-    task: Task
+    task: Task | Fork
     sample: int
     draw: int
     """`sample`, counted on over the repetitions of one task: no two of its episodes are alike."""
 
 
-def jobs_of(tasks: Sequence[Task], samples: int, skip: Container[tuple[str, int]]) -> Iterator[Job]:
+def check_tasks(tasks: Sequence[Task | Fork]) -> None:
+    """Raises `UserError` for anything else than tasks and forks."""
+    for task in tasks:
+        if not isinstance(task, Task | Fork):
+            raise UserError(f"{task!r:.80} among the tasks; give env.tasks, Tasks or Forks")
+
+
+def jobs_of(
+    tasks: Sequence[Task | Fork], samples: int, skip: Container[tuple[str, int]]
+) -> Iterator[Job]:
     """`samples` jobs per task in order, without those to `skip`."""
     seen: Counter[str] = Counter()
     for group, task in enumerate(tasks):
@@ -82,6 +100,8 @@ class Player:
     ) -> None:
         self.env, self.seed, self.step = env, seed, step
         self.deadline_s, self.retries = deadline_s, retries
+        for what, chosen in (("policies", policies), ("sampling", sampling)):
+            _check_names(chosen, env.possible_agents, what)
         self.policies: dict[str, Policy] = {
             agent: _for_agent(policies, agent, "policy") for agent in env.possible_agents
         }
@@ -98,14 +118,11 @@ class Player:
 
     async def play(self, job: Job) -> Episode:
         """One episode, done or failed."""
-        session = Session(
-            self.env, job.task, seed=environment_seed(self.seed, self.step, job.task.id),
-            group=job.group, sample=job.sample, step=self.step,
-        )  # fmt: skip
+        session = self._session(job)
         deadline = None if self.deadline_s is None else time.monotonic() + self.deadline_s
         try:
             async with asyncio.timeout(self.deadline_s) as clock:
-                await self._drive(session, job.draw, deadline)
+                await self._drive(session, job, deadline)
         except TimeoutError:
             if not clock.expired():
                 raise
@@ -114,12 +131,22 @@ class Player:
             return session.fail(str(error))
         return session.episode
 
+    def _session(self, job: Job) -> Session:
+        """The episode's start, or the decision where it is forked."""
+        place = {"group": job.group, "sample": job.sample, "step": self.step}
+        if isinstance(job.task, Task):
+            seed = environment_seed(self.seed, self.step, job.task.id)
+            return Session(self.env, job.task, seed=seed, **place)
+        session = job.task.session(self.env)
+        session.episode = msgspec.structs.replace(session.episode, **place)
+        return session
+
     async def close(self) -> None:
         """End the tool calls that nobody waits for any more."""
         for tool in self.tools.values():
             await tool.close()
 
-    async def _drive(self, session: Session, draw: int, deadline: float | None) -> None:
+    async def _drive(self, session: Session, job: Job, deadline: float | None) -> None:
         while session.outcome is None:
             started = time.perf_counter()
             if session.call is not None:
@@ -128,13 +155,13 @@ class Player:
                 session.give(result, time.perf_counter() - started)
                 continue
             requests = [
-                self._request(session, ask, draw, session.turn + offset, deadline)
+                self._request(session, ask, job, session.turn + offset, deadline)
                 for offset, ask in enumerate(session.asks)
             ]
             if len(requests) == 1:
-                responses = [await self._act(requests[0])]
+                responses = [await self.act(requests[0])]
             else:
-                responses = await _all(self._act(request) for request in requests)
+                responses = await _all(self.act(request) for request in requests)
             seconds = time.perf_counter() - started
             for request, response in zip(requests, responses, strict=True):
                 session.answer(
@@ -142,27 +169,18 @@ class Player:
                 )
 
     def _request(
-        self, session: Session, ask: Ask, draw: int, turn: int, deadline: float | None
+        self, session: Session, ask: Ask, job: Job, turn: int, deadline: float | None
     ) -> Request:
-        episode = session.episode
-        sampling = self.sampling[ask.agent]
-        if ask.max_tokens is not None and ask.max_tokens < sampling.max_tokens:
-            sampling = msgspec.structs.replace(sampling, max_tokens=ask.max_tokens)
-        return Request(
-            agent=ask.agent,
-            role=role_of(ask.agent),
-            messages=tuple(ask.messages),
-            sampling=sampling,
-            seed=turn_seed(self.seed, self.step, episode.task, draw, turn),
-            key=(episode.group, episode.sample, turn),
-            deadline=deadline,
-        )
+        seed = turn_seed(self.seed, self.step, job.task.id, job.draw, turn)
+        return request_for(session, ask, self.sampling[ask.agent], seed, turn, deadline)
 
-    async def _act(self, request: Request) -> Response:
+    async def act(self, request: Request) -> Response:
+        """What the agent's policy answers; retried, then a `MachineryError`."""
         policy = self.policies[request.agent]
         for attempt in range(self.retries + 1):
             try:
                 response = await policy.act(request)
+                stop_if_cancelled()  # even if the policy answers its cancellation with a Response
                 if not isinstance(response, Response) or not isinstance(response.text, str):
                     raise TypeError(f"expected a Response with text, not {response!r:.80}")
                 return response
@@ -175,6 +193,23 @@ class Player:
                     raise MachineryError(reason) from error
                 await asyncio.sleep(0.1 * 2**attempt)
         raise AssertionError("unreachable")
+
+
+def request_for(
+    session: Session, ask: Ask, sampling: Sampling, seed: int, turn: int, deadline: float | None
+) -> Request:
+    """What a policy is asked; `turn` counts the decisions of the episode before this one."""
+    if ask.max_tokens is not None and ask.max_tokens < sampling.max_tokens:
+        sampling = msgspec.structs.replace(sampling, max_tokens=ask.max_tokens)
+    return Request(
+        agent=ask.agent,
+        role=role_of(ask.agent),
+        messages=tuple(ask.messages),
+        sampling=sampling,
+        seed=seed,
+        key=(session.episode.group, session.episode.sample, turn),
+        deadline=deadline,
+    )
 
 
 async def _all(acts: Any) -> list[Response]:

@@ -6,6 +6,9 @@ version = 1
 system = "..."                     # optional
 user = "{question}{history}"
 history = "\\nEarlier: {draft}"     # rendered once per earlier round, concatenated
+[solver_1]                          # optional: one agent's own texts instead of its role's
+
+All that we ship stand in `mas_envs/prompt_sets/`, a folder per environment.
 """
 
 from __future__ import annotations
@@ -17,7 +20,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from mas_envs.episodes.schema import Message
-from mas_envs.errors import BadFile, UnknownName
+from mas_envs.errors import BadFile, UnknownName, UserError
+from mas_envs.protocol import role_of
+
+PROMPT_SETS = Path(__file__).parent / "prompt_sets"
+
+TEXTS = ("system", "user", "history")
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
@@ -28,9 +36,13 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
 
 
 class PromptSet:
-    """The prompts of one environment; `id` (name, version, hash) is recorded in every episode."""
+    """The prompts of one environment: `texts[agent or role]` → system, user, history.
 
-    def __init__(self, path: Path, roles: Iterable[str]) -> None:
+    `id` (name, version, hash) is recorded in every episode.
+    """
+
+    def __init__(self, path: Path, agents: Iterable[str]) -> None:
+        """`agents` are agent ids or roles; the file must have a table for each or for its role."""
         try:
             raw = path.read_bytes()
             tables = tomllib.loads(raw.decode())
@@ -38,31 +50,80 @@ class PromptSet:
             raise BadFile(path, error.strerror or "cannot be read") from None
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise BadFile(path, f"not TOML ({error})") from None
-        for role in roles:
-            if not isinstance(tables.get(role), dict) or "user" not in tables[role]:
-                raise BadFile(path, f"no [{role}] table with a 'user' text", fix="add it")
-            for key in ("system", "user", "history"):
-                if not isinstance(tables[role].get(key, ""), str):
-                    raise BadFile(path, f"[{role}] {key} = {tables[role][key]!r}", fix="quote it")
-        self.roles: dict[str, dict[str, str]] = {role: tables[role] for role in roles}
+        self.texts: dict[str, dict[str, str]] = {}
+        for agent in agents:
+            name = agent if agent in tables else role_of(agent)
+            table = tables.get(name)
+            if not isinstance(table, dict) or "user" not in table:
+                raise BadFile(path, f"no [{name}] table with a 'user' text", fix="add it")
+            for key, text in table.items():
+                if key not in TEXTS:
+                    raise BadFile(path, f"[{name}] has {key!r}", fix=f"known: {', '.join(TEXTS)}")
+                if not isinstance(text, str):
+                    raise BadFile(path, f"[{name}] {key} = {text!r:.80}", fix="quote it")
+            self.texts[agent] = table
         digest = hashlib.sha256(raw).hexdigest()[:12]
         self.id = f"{tables.get('name', path.stem)}-v{tables.get('version', 0)}-{digest}"
 
     def messages(
-        self, role: str, fields: Mapping[str, str], history: Iterable[Mapping[str, str]] = ()
+        self, agent: str, fields: Mapping[str, str], history: Iterable[Mapping[str, str]] = ()
     ) -> tuple[Message, ...]:
-        """What that role is shown. `history` holds one mapping of fields per earlier round."""
-        texts = self.roles[role]
+        """What that agent is shown. `history` holds one mapping of fields per earlier round.
+
+        Raises `UnknownName` when the set was not loaded for such an agent.
+        """
+        if agent not in self.texts:
+            raise UnknownName("agent", str(agent), self.texts, where=f"prompts {self.id}")
+        texts = self.texts[agent]
         past = "".join(fill(texts.get("history", ""), entry) for entry in history)
         user = Message("user", fill(texts["user"], {**fields, "history": past}))
         return (Message("system", texts["system"]), user) if texts.get("system") else (user,)
 
 
-def load_prompts(name: str | Path, folder: Path, roles: Iterable[str]) -> PromptSet:
-    """A shipped set by name, or any TOML file by path. Raises `UnknownName` or `BadFile`."""
+def load_prompts(
+    choice: str | Path | Mapping[str, str | Path], default: Path, agents: Iterable[str]
+) -> PromptSet:
+    """The prompts of `agents`: a shipped set by name, or any TOML file by path.
+
+    Shipped sets are the TOML files beside `default`. A mapping {role or agent id: set} (or the same
+    as text, "solver=FILE.toml,verifier=default") takes that agent's texts from another set; agents
+    it does not name keep the default's. Raises `UnknownName`, `UserError` or `BadFile`.
+    """
+    agents = list(agents)
+    if isinstance(choice, str) and "=" in choice and not Path(choice).is_file():
+        choice = _pairs(choice)
+    if not isinstance(choice, Mapping):
+        return PromptSet(_path(choice, default.parent), agents)
+    prompts = PromptSet(default, agents)
+    # By name, so that their order changes nothing; a role's entry comes before its agents' own.
+    for name, own in sorted(choice.items(), key=lambda entry: str(entry[0])):
+        named = [agent for agent in agents if name in (agent, role_of(agent))]
+        if not named:
+            known = {*agents, *map(role_of, agents)}
+            raise UnknownName("agent", str(name), known, where="prompts")
+        other = PromptSet(_path(own, default.parent), named)
+        prompts.texts |= other.texts
+        prompts.id += f"+{name}={other.id}"
+    return prompts
+
+
+def _pairs(text: str) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    for part in text.split(","):
+        name, equals, own = (word.strip() for word in part.partition("="))
+        if not equals or name in chosen:
+            raise UserError(f"prompts {text!r}; write role=SET once for each, or one set for all")
+        chosen[name] = own
+    return chosen
+
+
+def _path(choice: str | Path, folder: Path) -> Path:
+    if not isinstance(choice, str | Path):
+        raise UserError(f"prompts {choice!r:.80}; give the name of a set, a TOML file, or a "
+                        "mapping of agents to them")  # fmt: skip
     shipped = {path.stem: path for path in folder.glob("*.toml")}
-    if str(name) in shipped:
-        return PromptSet(shipped[str(name)], roles)
-    if str(name).endswith(".toml"):
-        return PromptSet(Path(name), roles)
-    raise UnknownName("prompt set", str(name), [*shipped, "FILE.toml"])
+    if str(choice) in shipped:
+        return shipped[str(choice)]
+    if str(choice).endswith(".toml"):
+        return Path(choice)
+    raise UnknownName("prompt set", str(choice), [*shipped, "FILE.toml"])

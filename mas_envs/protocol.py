@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
-from mas_envs.episodes.schema import Grade, Message, ParseStatus
+from mas_envs.episodes.schema import Episode, Grade, Message, ParseStatus, Turn
 from mas_envs.parsing import Parser
 from mas_envs.tasks import Task
 from mas_envs.tools import Tool
@@ -31,22 +31,34 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Reply(NamedTuple):
-    """What an agent answered: its text, the parsed value, and how parsing went."""
+    """What an agent answered: its text, the parsed value, and how parsing went.
+
+    `turn` is the index of the turn in the episode, by which `Outcome.turn_rewards` names it.
+    """
 
     text: str
     value: Any
     status: ParseStatus
+    turn: int
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """The end of an episode. `reward` is the team's; `info` holds JSON values for readers."""
+    """The end of an episode. `reward` is the team's; `info` holds JSON values for readers.
+
+    `turn_rewards` maps `Reply.turn` to what that turn earned by itself, beside the team's reward
+    (so that agents need not want the same: see `proposer-solver-v0`).
+    """
 
     reward: float
     grade: Grade | None = None
     info: dict[str, Any] = {}
+    turn_rewards: Mapping[int, float] = {}
 
 
 Play = Generator[Ask | Call | list[Ask], Any, Outcome]
+
+Shaping = Callable[[Episode, Turn], float]
+"""What a finished episode adds to the own reward of one of its turns."""
 
 
 class Workflow(Protocol):
@@ -57,6 +69,7 @@ class Workflow(Protocol):
     possible_agents: list[str]
     tools: dict[str, Tool]
     invalid_penalty: Mapping[str, float]
+    shaping: Mapping[str, Shaping]
 
     def play(self, task: Task, rng: np.random.Generator) -> Play:
         """See `WorkflowEnv.play`."""
@@ -64,5 +77,6 @@ class Workflow(Protocol):
 
 
 def role_of(agent: str) -> str:
-    """The role of an agent id: `solver_0` is a `solver`."""
-    return agent.rpartition("_")[0]
+    """The role of an agent id: `solver_0` is a `solver`; an id without a number is its own role."""
+    role, _, number = agent.rpartition("_")
+    return role if role and number.isdigit() else agent

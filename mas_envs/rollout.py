@@ -2,6 +2,7 @@
 
     episodes = await collect(env, policy, tasks, samples=8, concurrency=64, seed=0)
     async for episode in rollout(env, {"solver": a, "verifier": b}, tasks): ...
+    others = await collect(env, policy, [Fork(episodes[0], decision=2)], samples=8)
 
 Faults (design, section 4): a policy or tool that raises is retried from where the episode stands;
 after that the episode is `failed`, its siblings are untouched. An exception out of `play` is a bug
@@ -16,6 +17,7 @@ from typing import Any
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.errors import UserError
 from mas_envs.failure_watch import FailureWatch
+from mas_envs.fork import Fork
 from mas_envs.policies.base import Policies
 from mas_envs.tasks import Task
 from mas_envs.workflow import WorkflowEnv
@@ -24,7 +26,7 @@ from mas_envs.workflow import WorkflowEnv
 async def rollout(
     env: WorkflowEnv,
     policies: Policies,
-    tasks: Sequence[Task],
+    tasks: Sequence[Task | Fork],
     *,
     samples: int = 1,
     concurrency: int = 64,
@@ -40,13 +42,15 @@ async def rollout(
     `policies` is one Policy or a map role → Policy (an agent id overrides its role); `sampling`
     likewise. Seeds derive from (seed, step, task, sample, turn), so a result does not depend on
     `concurrency`. `deadline_s` bounds each episode's wall time. `skip` holds (task id, sample)
-    pairs not to play (a resumed run has them). Raises `TooManyFailures` when more than 5 % of the
-    last 200 episodes failed, and whatever `play` raises. A task that stands in `tasks` twice makes
-    two groups, which draw differently.
+    pairs not to play (a resumed run has them). A `Fork` among the tasks stands for a recorded
+    episode that is resampled from one of its decisions on. A task that stands in `tasks` twice
+    makes two groups, which draw differently. Raises `TooManyFailures` when more than 5 % of the
+    last 200 episodes failed, and whatever `play` raises.
     """
     import asyncio  # here and in `player` only: `import mas_envs` stays light
 
-    from mas_envs.player import Player, jobs_of
+    from mas_envs.player import Player, check_tasks, jobs_of
+    from mas_envs.tool_queue import stop_if_cancelled
 
     if samples < 1 or concurrency < 1:
         raise UserError(f"samples={samples}, concurrency={concurrency}; both must be at least 1")
@@ -54,6 +58,7 @@ async def rollout(
         raise UserError(
             f"seed={seed}, retries={retries}, deadline_s={deadline_s}; none may be negative"
         )
+    check_tasks(tasks)
     jobs = jobs_of(tasks, samples, skip)
     player = Player(env, policies, sampling, seed, step, deadline_s, retries)
     finished: asyncio.Queue[Episode | BaseException | None] = asyncio.Queue()
@@ -64,7 +69,8 @@ async def rollout(
         try:
             for job in jobs:
                 finished.put_nowait(await player.play(job))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            stop_if_cancelled(error)
             finished.put_nowait(error)
         finally:
             working -= 1
@@ -87,7 +93,7 @@ async def rollout(
 
 
 async def collect(
-    env: WorkflowEnv, policies: Policies, tasks: Sequence[Task], **options: Any
+    env: WorkflowEnv, policies: Policies, tasks: Sequence[Task | Fork], **options: Any
 ) -> list[Episode]:
     """All episodes of `rollout` (same options), in (task, sample) order."""
     episodes = [episode async for episode in rollout(env, policies, tasks, **options)]

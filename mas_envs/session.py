@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from mas_envs.episodes.plain import clean, plain
-from mas_envs.episodes.schema import Episode, Event, Message, Sampling, ToolResult, Turn
+from mas_envs.episodes.schema import Episode, Event, Ids, Message, Sampling, ToolResult, Turn
 from mas_envs.errors import ReplayMismatch, UserError, WorkflowError
 from mas_envs.parsing import Parsed
 from mas_envs.policies.base import Response
@@ -55,6 +55,7 @@ class Session:
         self.asks: list[Ask] = []
         self.call: Call | None = None
         self.outcome: Outcome | None = None
+        self.late_rewards: dict[str, float] = {}  # by agent: turns' own rewards, known at the end
         self._advance(None)
         if self.outcome is not None:
             raise WorkflowError(f"{type(env).__name__} ended before it asked anybody")
@@ -93,6 +94,21 @@ class Session:
         episode.reward, episode.grade = float(outcome.reward), outcome.grade
         episode.info = plain(outcome.info, "info of the outcome")
         episode.seconds = time.time() - episode.started
+        self._reward_turns(outcome.turn_rewards)
+
+    def _reward_turns(self, earned: Mapping[int, float]) -> None:
+        """Add what each turn earned by itself: told by the outcome, and by the shaping hooks."""
+        turns, shaping = self.episode.turns, self.env.shaping
+        if not isinstance(earned, Mapping):
+            raise WorkflowError(f"turn_rewards is {earned!r:.80}; give {{Reply.turn: reward}}")
+        if unknown := set(earned) - {turn.index for turn in turns}:
+            raise WorkflowError(f"turn_rewards names {sorted(unknown)}; use the `turn` of a Reply")
+        for turn in turns if earned or shaping else ():
+            late = _amount(earned.get(turn.index, 0.0), turn, "turn_rewards")
+            if (hook := shaping.get(turn.agent) or shaping.get(turn.role)) is not None:
+                late += _amount(hook(self.episode, turn), turn, "shaping")
+            turn.reward += late
+            self.late_rewards[turn.agent] = self.late_rewards.get(turn.agent, 0.0) + late
 
     def answer(
         self,
@@ -120,13 +136,13 @@ class Session:
             template=response.template, finish_reason=response.finish_reason,
             versions=response.versions, prompt_ids=response.prompt_ids, ids=response.ids,
             log_probs=response.log_probs, seconds=seconds,
-            prompt_tokens=0 if response.prompt_ids is None else len(response.prompt_ids),
-            response_tokens=0 if response.ids is None else len(response.ids),
+            prompt_tokens=_count(response.prompt_ids, response.prompt_tokens),
+            response_tokens=_count(response.ids, response.response_tokens),
         )  # fmt: skip
         self.episode.events.append(turn)
         self.turn += 1
         self.asks = self.asks[1:]
-        self._replies.append(Reply(text, parsed.value, parsed.status))
+        self._replies.append(Reply(text, parsed.value, parsed.status, turn.index))
         if not self.asks:
             self._advance(self._replies if self._parallel else self._replies[0])
         return turn
@@ -156,14 +172,13 @@ class Session:
         self.episode.seconds = time.time() - self.episode.started
         return self.episode
 
-    def repeat(self, event: Event) -> None:
-        """Feed one recorded event. Raises `ReplayMismatch` if the workflow now asks otherwise."""
+    def expect(self, event: Event) -> None:
+        """Raises `ReplayMismatch` unless the workflow now asks what was asked for that event."""
         if isinstance(event, ToolResult):
             now = (self.call.tool, self.call.args) if self.call else None
             if now != (event.tool, event.args):
                 raise ReplayMismatch(f"event {event.index}: recorded {event.tool}({event.args}), "
                                      f"now {now}")  # fmt: skip
-            self.give(event.result, event.seconds)
             return
         now_asked: tuple[str, tuple[Message, ...]] | None = None
         if self.asks:
@@ -172,15 +187,32 @@ class Session:
             now_agent = now_asked[0] if now_asked else "nobody"
             raise ReplayMismatch(f"event {event.index}: {event.agent} was shown something else "
                                  f"than {now_agent} is now")  # fmt: skip
+
+    def repeat(self, event: Event) -> None:
+        """Feed one recorded event. Raises `ReplayMismatch` if the workflow now asks otherwise."""
+        self.expect(event)
+        if isinstance(event, ToolResult):
+            self.give(event.result, event.seconds)
+            return
         response = Response(
             text=event.text, finish_reason=event.finish_reason, prompt_ids=event.prompt_ids,
             ids=event.ids, log_probs=event.log_probs, model=event.model, versions=event.versions,
-            template=event.template,
+            template=event.template, prompt_tokens=event.prompt_tokens,
+            response_tokens=event.response_tokens,
         )  # fmt: skip
-        turn = self.answer(
-            response, sampling=event.sampling, seed=event.seed, seconds=event.seconds
-        )
-        turn.prompt_tokens, turn.response_tokens = event.prompt_tokens, event.response_tokens
+        self.answer(response, sampling=event.sampling, seed=event.seed, seconds=event.seconds)
+
+
+def _amount(value: Any, turn: Turn, source: str) -> float:
+    """`value` as Python's own float, which can be stored."""
+    if not isinstance(value, int | float | np.integer | np.floating) or not math.isfinite(value):
+        raise WorkflowError(f"{source} gave turn {turn.index} of {turn.agent} {value!r:.80}, "
+                            "not a finite number")  # fmt: skip
+    return float(value)
+
+
+def _count(ids: Ids | None, reported: int) -> int:
+    return reported if ids is None else len(ids)
 
 
 def _frozen(ask: Ask) -> Ask:
@@ -195,21 +227,34 @@ def _frozen(ask: Ask) -> Ask:
 def replay(env: Workflow, episode: Episode, decision: int | None = None) -> Session:
     """A session of `env` that stands where the episode stood before its event `decision`.
 
-    None replays to the end. Raises `ReplayMismatch` when the workflow, prompts or task changed,
-    `UserError` when there is no such event.
+    None replays to the end. Raises `ReplayMismatch` when the environment is of another class, or
+    asks something else up to there, that event included; `UserError` when there is no such event.
     """
-    if decision is not None and not 0 <= decision <= len(episode.events):
-        raise UserError(f"no event {decision}; the episode has {len(episode.events)}")
+    if not isinstance(episode, Episode):
+        raise UserError(f"{episode!r:.80} is no Episode; read_episodes gives them")
+    if decision is not None and decision not in range(len(episode.events) + 1):
+        raise UserError(f"no event {decision!r:.40}; the episode has {len(episode.events)}")
+    now_in = env.spec.to_dict().get("entry_point") if env.spec else None
+    was_in = episode.env.get("entry_point")
+    if now_in and was_in and now_in != was_in:
+        raise ReplayMismatch(f"recorded in {episode.env.get('id')} ({was_in}), not {now_in}")
     task = Task(id=episode.task, question=episode.question, answer=episode.gold, meta=episode.meta)
     session = Session(
         env, task, seed=episode.seed, group=episode.group, sample=episode.sample, step=episode.step
     )
+    session.episode.provenance = dict(episode.provenance)
     for event in episode.events[:decision]:
         session.repeat(event)
+    if decision is not None and decision < len(episode.events):
+        session.expect(episode.events[decision])
     if decision is None and episode.status == "done":
         now = session.episode
         if session.outcome is None or (now.reward, now.grade) != (episode.reward, episode.grade):
             raise ReplayMismatch(f"after event {len(episode.events)}: recorded reward "
                                  f"{episode.reward:g} and {episode.grade}, now {now.reward:g} and "
                                  f"{now.grade if session.outcome else 'not over'}")  # fmt: skip
+        for ours, theirs in zip(now.turns, episode.turns, strict=True):
+            if ours.reward != theirs.reward:
+                raise ReplayMismatch(f"event {ours.index}: recorded reward {theirs.reward:g}, "
+                                     f"now {ours.reward:g}")  # fmt: skip
     return session

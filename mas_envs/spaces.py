@@ -44,12 +44,22 @@ class Language(spaces.Space[str]):
         return isinstance(other, Language) and other.max_length == self.max_length
 
 
-def conversation(max_turns: int) -> spaces.Dict:
-    """What an agent observes: the messages it is shown and the number of the decision."""
+class Conversation(spaces.Dict):
+    """What an agent observes: `messages` it is shown and `turn`, the number of the decision.
+
+    A class of its own so that other libraries can be told how to hold it (`mas_envs.adapters`).
+    """
+
+    def __repr__(self) -> str:
+        return f"Conversation({super().__repr__()})"
+
+
+def conversation(max_turns: int) -> Conversation:
+    """The observation space of an agent that decides at most `max_turns` times."""
     message = spaces.Dict({"role": Language(32), "content": Language()})
     # The key must not be "observation": PettingZoo's tests treat that one as an array.
     parts: Mapping[str, spaces.Space[Any]] = {
         "messages": spaces.Sequence(message),
         "turn": spaces.Discrete(max_turns + 1),
     }
-    return spaces.Dict(dict(parts))
+    return Conversation(dict(parts))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,8 +18,20 @@ Row = tuple[str, Answer, dict[str, Any]]
 
 
 def read_jsonl(path: Path, question: str = "question", answer: str = "answer") -> Iterator[Row]:
-    """One row per line; `question` and `answer` name the fields. Raises `BadFile`."""
+    """One row per line; `question` and `answer` name the fields.
+
+    Raises `BadFile`, also for two rows (of one "split", where they name it) that share an "id" and
+    differ: one of them is a mistake. Whole rows may repeat.
+    """
+    first: dict[str, tuple[int, bytes]] = {}  # by id: the line, and a hash of the row
     for number, fields in json_objects(path):
+        if (identity := fields.get("id")) is not None:
+            content = json.dumps(fields, sort_keys=True).encode()
+            seen = (number, hashlib.blake2b(content, digest_size=16).digest())
+            line, earlier = first.setdefault(json.dumps([identity, fields.get("split")]), seen)
+            if earlier != seen[1]:
+                raise BadFile(path, f"id {identity!r:.80} is also that of line {line}, which is "
+                              "another row", number, "give each row an id of its own")  # fmt: skip
         yield _row(path, number, fields, question, answer)
 
 

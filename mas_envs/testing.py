@@ -1,7 +1,8 @@
 """Checks for authors of environments: `check("my_module:MyEnv")`, or `mas-envs check …`.
 
-PettingZoo's own tests, then what a workflow promises here: the same seed plays the same episode,
-and a recorded episode replays to every decision, also in another process with another hash seed.
+PettingZoo's own tests, then what a workflow promises here: any text may be answered; the same seed
+plays the same episode, alone or among others; and a recorded episode replays to every decision,
+can be forked there, and replays in another process with another hash seed.
 """
 
 from __future__ import annotations
@@ -11,20 +12,24 @@ import os
 import subprocess
 import sys
 import tempfile
+import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from mas_envs.episodes.difference import difference, timeless
 from mas_envs.episodes.metrics import GIVE_A_GRADE
 from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.store import read_episodes, write_episodes
-from mas_envs.errors import MasError, ReplayMismatch
+from mas_envs.errors import MasError, ReplayMismatch, UserError
+from mas_envs.fork import Fork
+from mas_envs.policies.random_text import RandomPolicy, random_answer
 from mas_envs.registration import EnvSpec, make
+from mas_envs.rollout import collect
 from mas_envs.session import replay
 from mas_envs.workflow import WorkflowEnv
 
@@ -37,38 +42,44 @@ UNAVOIDABLE_WARNINGS = (
 )
 """PettingZoo's tests warn about every space that is not a box (PettingZoo issue 1259)."""
 
+PURE = (
+    "play() must depend on nothing but its task, rng, replies and tool results: look for state "
+    "kept in self, random or np.random instead of rng, the clock, and the order of a set"
+)
+
 
 class CheckFailed(MasError):
     """An environment does not keep a promise; the message says which."""
 
 
-def check(id: str, episodes: int = 20, seed: int = 0, **kwargs: Any) -> list[str]:
-    """Run all checks on an environment; returns a line "ok  …" per check passed, and notes.
+def check(id: str, episodes: int = 20, seed: int = 0, **kwargs: Any) -> Iterator[str]:
+    """Run all checks on an environment; yields a line "ok  …" per check passed, and notes.
 
-    Raises `CheckFailed` (or the environment's own exception) at the first that fails.
+    Raises `CheckFailed` at the first that fails, `UserError` for an environment that cannot be
+    made.
     """
     env = make(id, **kwargs)
-    passed = []
     _pettingzoo_tests(id, kwargs)
-    passed.append("ok  PettingZoo api_test and seed_test")
+    yield "ok  PettingZoo api_test and seed_test"
     again = make(EnvSpec.from_json(env.spec.to_json()))
     if again.spec != env.spec or type(again) is not type(env):
         raise CheckFailed(f"{id}: its spec makes another environment: {again.spec}")
-    passed.append("ok  the serialised spec makes the same environment")
-    played = [play_random(env, seed + number) for number in range(episodes)]
+    yield "ok  the serialised spec makes the same environment"
+    played = [_fuzzed(env, seed + number) for number in range(episodes)]
+    yield f"ok  {episodes} episodes of well-formed and malformed answers"
     for number, episode in enumerate(played):
-        if _content(play_random(again, seed + number)) != _content(episode):
-            raise CheckFailed(f"{id}: seed {seed + number} played two different episodes")
-    passed.append(f"ok  {episodes} seeds play the same episodes again")
-    for episode in played:
+        _same(episode, _fuzzed(again, seed + number), f"{id}: seed {seed + number}", "again")
+    yield f"ok  {episodes} seeds play the same episodes again"
+    together = _rollouts(id, env, seed, episodes)
+    yield "ok  many episodes at once play as each does alone"
+    for episode in [*played, *together]:
         check_replay(env, episode)
-    passed.append("ok  every episode replays to every decision")
-    _replay_elsewhere(played)
-    passed.append("ok  and in another process with another hash seed")
-    if ungraded := sum(episode.grade is None for episode in played):
-        passed.append(f"note  {ungraded} of {episodes} episodes end without a grade, as training "
-                      f"allows and mas-bench does not; {GIVE_A_GRADE}")  # fmt: skip
-    return passed
+    yield "ok  every episode replays to every decision"
+    _forks(id, env, together)
+    yield "ok  and can be forked there"
+    _replay_elsewhere(id, [*played, *together])
+    yield "ok  and replays in another process with another hash seed"
+    yield from _notes(env, [*played, *together])
 
 
 def play_random(env: WorkflowEnv, seed: int) -> Episode:
@@ -76,26 +87,16 @@ def play_random(env: WorkflowEnv, seed: int) -> Episode:
     rng = np.random.default_rng(seed)
     env.reset(seed=seed)
     for agent in env.agent_iter():
-        done = env.terminations[agent] or env.truncations[agent]
-        env.step(None if done else random_action(rng))
+        if env.terminations[agent] or env.truncations[agent]:
+            env.step(None)
+            continue
+        observation = env.observe(agent)
+        if not env.observation_space(agent).contains(observation):
+            raise CheckFailed(f"turn {len(env.episode.turns)} is outside of the observation space; "
+                              f"raise max_decisions (now {env.max_decisions})")  # fmt: skip
+        shown = "\n".join(message["content"] for message in observation["messages"])
+        env.step(random_answer(rng, shown))
     return env.episode
-
-
-def random_action(rng: np.random.Generator) -> str:
-    """Text of the kinds models write: tagged, boxed, cut off, empty, foreign."""
-    number = str(rng.integers(0, 30))
-    kinds = (
-        rf"so it is \boxed{{{number}}}",
-        rf"\boxed{{{number}",
-        "<verify>approve</verify>",
-        "<verify>reject</verify>",
-        "<verify>reject",
-        f"<think>hm</think><search>{number}</search>",
-        f"<answer>{number}</answer>",
-        "",
-        "答案是 \u202e 7 \x00",
-    )
-    return str(rng.choice(kinds))
 
 
 def check_replay(env: WorkflowEnv, episode: Episode) -> None:
@@ -105,15 +106,11 @@ def check_replay(env: WorkflowEnv, episode: Episode) -> None:
         ended = session.outcome is not None
         if ended != (decision == len(episode.events)):
             raise ReplayMismatch(f"the replay of task {episode.task} ends at event {decision}")
-    if _content(session.episode) != _content(episode):
-        raise ReplayMismatch(f"task {episode.task} replays to another outcome")
+    if found := difference(episode, session.episode):
+        raise ReplayMismatch(f"task {episode.task} replays otherwise: {found}; {PURE}")
 
 
-def _content(episode: Episode) -> bytes:
-    """What must be equal: everything but the clock."""
-    events = [msgspec.structs.replace(event, seconds=0.0) for event in episode.events]
-    timeless = msgspec.structs.replace(episode, events=events, started=0.0, seconds=0.0)
-    return msgspec.json.encode(timeless, enc_hook=lambda array: array.tolist())
+# ---- the checks one by one -----------------------------------------------------------------------
 
 
 def _pettingzoo_tests(id: str, kwargs: dict[str, Any]) -> None:
@@ -123,11 +120,61 @@ def _pettingzoo_tests(id: str, kwargs: dict[str, Any]) -> None:
         warnings.simplefilter("error")
         for message in UNAVOIDABLE_WARNINGS:
             warnings.filterwarnings("ignore", message=message)
-        api_test(make(id, **kwargs), num_cycles=100)
-        seed_test(lambda: make(id, **kwargs), num_cycles=20)
+        try:
+            api_test(make(id, **kwargs), num_cycles=100)
+            seed_test(lambda: make(id, **kwargs), num_cycles=20)
+        except (AssertionError, Warning) as error:
+            raise CheckFailed(f"{id}: PettingZoo's tests say: {error or PURE}") from error
 
 
-def _replay_elsewhere(played: list[Episode]) -> None:
+def _fuzzed(env: WorkflowEnv, seed: int) -> Episode:
+    """`play_random`, with what the environment raises told in words."""
+    try:
+        return play_random(env, seed)
+    except (MasError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        raise CheckFailed(_raised(error, f"seed {seed}", env)) from error
+
+
+def _raised(error: Exception, when: str, env: WorkflowEnv) -> str:
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    last = env.episode.turns[-1].text if env.episode.turns else ""
+    return (f"{when}: {type(error).__name__}: {error} ({Path(place.filename).name}:{place.lineno}) "
+            f"after the answer {last[-60:]!r}; a model may write anything")  # fmt: skip
+
+
+def _rollouts(id: str, env: WorkflowEnv, seed: int, episodes: int) -> list[Episode]:
+    """Episodes of the concurrent driver, which must not depend on how many play at once."""
+    tasks = env.tasks[: max(1, episodes // 2)]
+    one, many = (_collected(env, tasks, samples=2, seed=seed, concurrency=n) for n in (1, 64))
+    for alone, among in zip(one, many, strict=True):
+        _same(alone, among, f"{id}: task {alone.task}", "among others")
+    return many
+
+
+def _forks(id: str, env: WorkflowEnv, played: Sequence[Episode]) -> None:
+    """Resample the longest episode from each of its decisions on."""
+    episode = max(played, key=lambda one: len(one.events))
+    places = [Fork(episode, decision) for decision in range(len(episode.events))]
+    for place, fork in zip(places, _collected(env, places, samples=1), strict=True):
+        kept = [event for event in fork.events if event.index < place.decision]
+        if timeless(kept) != timeless(episode.events[: place.decision]):
+            raise CheckFailed(f"{id}: a fork at event {place.decision} has another past; {PURE}")
+        check_replay(env, fork)
+
+
+def _collected(env: WorkflowEnv, tasks: Sequence[Any], **options: Any) -> list[Episode]:
+    import asyncio
+
+    episodes = asyncio.run(collect(env, RandomPolicy(), tasks, **options))
+    failed = [episode.reason for episode in episodes if episode.status == "failed"]
+    if failed:
+        raise CheckFailed(f"{len(failed)} of {len(episodes)} episodes failed: {failed[0]}")
+    return episodes
+
+
+def _replay_elsewhere(id: str, played: list[Episode]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "episodes.jsonl"
         write_episodes(path, played)
@@ -136,16 +183,52 @@ def _replay_elsewhere(played: list[Episode]) -> None:
         command = [sys.executable, "-P", "-m", "mas_envs.testing", str(path)]
         result = subprocess.run(command, env=other, capture_output=True, text=True, check=False)
     if result.returncode:
-        raise CheckFailed(f"in another process: {result.stderr.strip().splitlines()[-1]}")
+        problem = (result.stderr.strip().splitlines() or ["it ended without a word"])[-1]
+        raise CheckFailed(f"{id}: in another process: {problem}")
 
 
-def replay_all(episodes: Iterator[Episode]) -> None:
-    """Replay recorded episodes, each in the environment that its spec makes."""
+def _same(first: Episode, second: Episode, what: str, how: str) -> None:
+    if found := difference(first, second):
+        raise CheckFailed(f"{what} played otherwise {how}: {found}; {PURE}")
+
+
+def _notes(env: WorkflowEnv, played: Sequence[Episode]) -> Iterator[str]:
+    """What is allowed and perhaps not meant."""
+    if ungraded := sum(episode.grade is None for episode in played):
+        yield (f"note  {ungraded} of {len(played)} episodes end without a grade, as training "
+               f"allows and mas-bench does not; {GIVE_A_GRADE}")  # fmt: skip
+    asked = {turn.agent for episode in played for turn in episode.turns}
+    if silent := [agent for agent in env.possible_agents if agent not in asked]:
+        yield f"note  never asked in {len(played)} episodes: {', '.join(silent)}"
+
+
+def replay_all(episodes: Iterator[Episode]) -> int:
+    """Replay recorded episodes, each in the environment that its spec makes; how many they are.
+
+    Raises `ReplayMismatch`, or `UserError` for a spec that makes no environment.
+    """
     envs: dict[str, WorkflowEnv] = {}
+    count = 0
     for episode in episodes:
+        check_replay(env_of(episode, envs), episode)
+        count += 1
+    return count
+
+
+def env_of(episode: Episode, made: dict[str, WorkflowEnv], **arguments: Any) -> WorkflowEnv:
+    """The environment that an episode was played in; `made` remembers them by spec.
+
+    `arguments` replace recorded ones. Raises `UserError` for a spec that makes no environment.
+    """
+    try:
         spec = EnvSpec(**episode.env)
-        env = envs.setdefault(spec.to_json(), make(spec))
-        check_replay(env, episode)
+    except TypeError:
+        raise UserError(f"task {episode.task} does not say in which environment it was played; it "
+                        "was made without mas_envs.make") from None  # fmt: skip
+    key = spec.to_json()
+    if key not in made:
+        made[key] = make(spec, **arguments)
+    return made[key]
 
 
 if __name__ == "__main__":

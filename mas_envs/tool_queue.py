@@ -10,7 +10,7 @@ from mas_envs.errors import MachineryError, UserError
 from mas_envs.tools import Tool
 
 
-def stop_if_cancelled(error: BaseException) -> None:
+def stop_if_cancelled(error: BaseException | None = None) -> None:
     """Tell "we are being cancelled" (it must go on) from a policy's or tool's own cancellation."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
@@ -28,7 +28,7 @@ class ToolQueue:
     """Calls of many episodes to one tool, sent to it as one batch per turn of the event loop.
 
     A plain function runs in place, so that nothing depends on the clock; an `async def` tool is
-    awaited. When a batch fails, its calls are tried one by one: siblings do not share a fault. A
+    awaited. When a batch fails, each call is tried alone: siblings do not share a fault. A
     `UserError` is not retried; it stops the rollout.
     """
 
@@ -65,9 +65,9 @@ class ToolQueue:
             results = await self._invoke(batch)
         except (Exception, asyncio.CancelledError) as error:
             stop_if_cancelled(error)
-            if len(batch) > 1:
-                for call in batch:
-                    await self._run([call])
+            if len(batch) > 1:  # all at once: a slow tool must not make siblings queue up
+                alone = (self._run([call]) for call in batch)
+                await asyncio.gather(*alone, return_exceptions=True)
             else:
                 await self._retry(batch[0], error)
             return

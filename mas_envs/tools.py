@@ -1,10 +1,18 @@
-"""Tools: functions of a batch of JSON arguments, called for one episode or for many together."""
+"""Tools: functions of a batch of JSON arguments, called for one episode or for many together.
+
+`grade_math` and `grade_qa` are the graders as tools: {"response", "gold"} → a `Grade` as JSON
+values; `as_grade` turns such a result into a `Grade` again.
+"""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
+
+import msgspec
+
+from mas_envs.episodes.schema import Grade
 
 Tool = Callable[[list[dict[str, Any]]], list[Any] | Awaitable[list[Any]]]
 """A tool takes a batch of JSON arguments and gives back as many JSON results, in order."""
@@ -24,3 +32,42 @@ def call_now(tool: Tool, args: dict[str, Any]) -> Any:
 
 async def _awaited(results: Awaitable[list[Any]]) -> list[Any]:
     return await results
+
+
+def grade_math(batch: list[dict[str, Any]]) -> list[Any] | Awaitable[list[Any]]:
+    """The tool form of `mas_envs.grading.grade_math`, which is loaded on first use.
+
+    Nearly all answers are graded in place. Those that another process has to compare are awaited,
+    so that they hold up nobody else's episode.
+    """
+    from mas_envs.grading import grade_math_here
+
+    grades = [grade_math_here(args["response"], args["gold"]) for args in batch]
+    if None in grades:
+        return _with_processes(batch, grades)
+    return [msgspec.to_builtins(grade) for grade in grades]
+
+
+async def _with_processes(batch: list[dict[str, Any]], grades: list[Grade | None]) -> list[Any]:
+    import asyncio
+
+    from mas_envs.grading import grade_math
+
+    async def graded(args: dict[str, Any], grade: Grade | None) -> Any:
+        if grade is None:
+            grade = await asyncio.to_thread(grade_math, args["response"], args["gold"])
+        return msgspec.to_builtins(grade)
+
+    return await asyncio.gather(*map(graded, batch, grades))
+
+
+def grade_qa(batch: list[dict[str, Any]]) -> list[Any]:
+    """The tool form of `mas_envs.grading.grade_qa`."""
+    from mas_envs.grading import grade_qa
+
+    return [msgspec.to_builtins(grade_qa(args["response"], args["gold"])) for args in batch]
+
+
+def as_grade(result: Any) -> Grade:
+    """What a grading tool gave back, as a `Grade`."""
+    return msgspec.convert(result, Grade)

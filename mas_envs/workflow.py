@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
@@ -24,12 +25,15 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
+from mas_envs.by_name import by_name
 from mas_envs.episodes.plain import plain
-from mas_envs.episodes.schema import Episode
+from mas_envs.episodes.schema import Episode, Sampling, Turn
 from mas_envs.episodes.text import conversation_text
-from mas_envs.errors import InvalidAction, UserError, WorkflowError
-from mas_envs.protocol import Ask, Call, Outcome, Play, Reply, role_of
-from mas_envs.session import Session
+from mas_envs.errors import InvalidAction, UnknownName, UserError, WorkflowError
+from mas_envs.policies.base import Response
+from mas_envs.prompts import PromptSet, load_prompts
+from mas_envs.protocol import Ask, Call, Outcome, Play, Reply, Shaping, role_of
+from mas_envs.session import Session, replay
 from mas_envs.spaces import Language, conversation
 from mas_envs.tasks import Task, TaskSet, load_tasks
 from mas_envs.tools import Tool, call_now
@@ -61,31 +65,88 @@ def _checked_options(options: Any) -> Mapping[str, Any]:
     return options
 
 
+def _penalties(given: float | Mapping[str, float], roles: set[str]) -> Mapping[str, float]:
+    """The invalid-action penalty of every role."""
+    if isinstance(given, Mapping):
+        if unknown := set(given) - roles:
+            raise UserError(f"invalid_penalty names {sorted(unknown)}; roles: {sorted(roles)}")
+        penalties = {role: given.get(role, 0.0) for role in roles}
+    else:
+        penalties = dict.fromkeys(roles, given)
+    for penalty in penalties.values():
+        if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
+            raise UserError(f"invalid_penalty {penalty!r}; it must be a number from 0 up")
+    return penalties
+
+
+def _hooks(given: Mapping[str, str | Shaping], agents: set[str]) -> Mapping[str, Shaping]:
+    """The shaping functions by role or agent, those named "module:function" imported."""
+    if not isinstance(given, Mapping):
+        raise UserError(f"shaping {given!r:.80}; give {{role: 'module:function'}}")
+    hooks = {}
+    for name, hook in given.items():
+        if name not in agents:
+            raise UnknownName("role", str(name), agents, where="shaping")
+        hooks[name] = by_name(hook) if isinstance(hook, str) else hook
+        if not callable(hooks[name]):
+            raise UserError(f"shaping of {name!r} is {hook!r:.80}; give 'module:function'")
+    return hooks
+
+
 class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
     """Base of all environments. A subclass sets `roles` and writes `play`.
 
-    AEC view: observations are `{"messages": ({"role", "content"}, …), "turn": int}`, actions are
-    strings; any string is a step. Rewards: the acting agent gets its own turn's reward (minus the
-    invalid-action penalty when its text did not parse), everybody gets the team's at the end.
-    Dead steps are handled here. `infos[agent]` tells `parse_status` and `invalid` of its last turn
-    and, at the end, `grade` and the outcome's info.
+    An environment is a PettingZoo `AECEnv`: one agent is asked at a time (`agent_selection`), any
+    string is a step, and dead steps are handled here. A parser reads what the agent writes; where
+    it finds nothing, several things that differ, or something cut off, the answer is invalid
+    (`missing`, `ambiguous`, `truncated`; see `mas_envs.parsing`) and the episode goes on.
 
-    Arguments: `tasks` (a `TaskSet`, or the keywords of `load_tasks`), `prompts` (a shipped set or a
-    TOML file), `invalid_penalty` (for all, or per role), `render_mode` (None or "ansi").
+    Observations:
+        messages: the chat that the agent is shown, a tuple of {"role", "content"}; empty while it
+            is not asked.
+        turn: how many decisions there had been when it was asked.
+
+    Rewards:
+        team: to every agent, when the episode ends.
+        turn: to the agent alone. At once, minus `invalid_penalty` if its answer is invalid; when
+            the episode ends, what the workflow (`Outcome.turn_rewards`) and `shaping` add.
+
+    Info:
+        parse_status: how the agent's last answer was read: "ok", "missing", "ambiguous" or
+            "truncated".
+        invalid: whether that was not "ok".
+        grade: when the episode ends, the verdict on the team's answer: correct, status, answer,
+            reason, grader. Beside it stands the workflow's own info.
+
+    Arguments:
+        tasks: a `TaskSet`, or the keywords of `load_tasks`: {"source": "train.jsonl"}.
+        prompts: a set by name, a TOML file, or a mapping of roles or agents to them; whom it does
+            not name keeps the default.
+        invalid_penalty: what an invalid answer costs, from 0 up; a number or one per role.
+        shaping: role or agent → "module:function". It is called with the finished episode and each
+            turn of theirs; what it returns is added to that turn's own reward.
+        render_mode: "ansi" makes `render()` return the conversation as text.
     """
 
     roles: ClassVar[tuple[str, ...]] = ()
     default_tasks: ClassVar[Mapping[str, Any]] = {"source": "arith", "split": "train"}
+    default_prompts: ClassVar[Path | None] = None
+    """The TOML file of the prompts; its folder holds the sets that can be named."""
     metadata: dict[str, Any] = {"render_modes": ["ansi"], "is_parallelizable": False}  # noqa: RUF012
-    max_turns: int = 1_000
+    max_decisions: int = 1_000
+    """At most so many turns in one episode; bounds the observation's "turn"."""
+    prompts: PromptSet
+    """The texts that agents are shown, where `default_prompts` is set."""
     prompts_id: str = ""
-    """Identifies the prompt set; recorded in every episode."""
+    """Identifies the prompts; recorded in every episode."""
 
     def __init__(
         self,
         *,
         tasks: TaskSet | Mapping[str, Any] | None = None,
+        prompts: str | Path | Mapping[str, str] | None = None,
         invalid_penalty: float | Mapping[str, float] = 0.0,
+        shaping: Mapping[str, str | Shaping] | None = None,
         render_mode: str | None = None,
     ) -> None:
         super().__init__()
@@ -99,19 +160,20 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
         if not isinstance(tasks, TaskSet | Mapping | None):
             raise UserError(f"tasks {tasks!r:.80}; give a TaskSet or {{'source': …}}")
         self._tasks = tasks
-        known = {role_of(agent) for agent in self.possible_agents}
-        if isinstance(invalid_penalty, Mapping):
-            if unknown := set(invalid_penalty) - known:
-                raise UserError(f"invalid_penalty names {sorted(unknown)}; roles: {sorted(known)}")
-            penalties = {role: invalid_penalty.get(role, 0.0) for role in known}
-        else:
-            penalties = dict.fromkeys(known, invalid_penalty)
-        for penalty in penalties.values():
-            if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
-                raise UserError(f"invalid_penalty {penalty!r}; it must be a number from 0 up")
-        self.invalid_penalty: Mapping[str, float] = penalties
+        roles = {role_of(agent) for agent in self.possible_agents}
+        self.invalid_penalty = _penalties(invalid_penalty, roles)
+        self.shaping = _hooks(shaping or {}, roles | set(self.possible_agents))
+        if self.default_prompts is not None:
+            chosen = self.default_prompts.stem if prompts is None else prompts
+            self.prompts = load_prompts(chosen, self.default_prompts, self.possible_agents)
+            self.prompts_id = self.prompts.id
+        elif prompts is not None:
+            raise UserError(f"prompts {prompts!r:.80}; {type(self).__name__} has no prompt sets "
+                            "(set default_prompts)")  # fmt: skip
         self.tools: dict[str, Tool] = {}
-        self._observation_spaces = {a: conversation(self.max_turns) for a in self.possible_agents}
+        self._observation_spaces = {
+            agent: conversation(self.max_decisions) for agent in self.possible_agents
+        }
         self._action_spaces = {agent: Language() for agent in self.possible_agents}
         self._seeds = np.random.SeedSequence()
         self._current: Session | None = None
@@ -157,7 +219,20 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
         else:
             pick = np.random.default_rng(np.random.SeedSequence([episode_seed, 0]))
             task = self.tasks[int(pick.integers(len(self.tasks)))]
-        self._current, self._seeds = Session(self, task, seed=episode_seed), seeds
+        self._seeds = seeds
+        self._stand_at(Session(self, task, seed=episode_seed))
+
+    def restore(self, episode: Episode, decision: int | None = None) -> None:
+        """Stand where `episode` stood before its event `decision` (None: at its end).
+
+        What the agent selected there observes is what it was shown then, byte for byte; `step`
+        goes on from there. Where the event is a tool's, the tool is called again. Raises
+        `ReplayMismatch` or `UserError` as `mas_envs.replay` does.
+        """
+        self._stand_at(replay(self, episode, decision))
+
+    def _stand_at(self, session: Session) -> None:
+        self._current = session
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
@@ -165,41 +240,56 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
         self.truncations = dict.fromkeys(self.agents, False)
         self.infos: dict[str, dict[str, Any]] = {agent: {} for agent in self.agents}
         self._skip_agent_selection = None
+        for turn in session.episode.turns:  # none after a reset
+            self._accumulate_rewards()
+            self._book(turn)
         self._to_next_ask()
+        self._accumulate_rewards()
 
     def observe(self, agent: str) -> dict[str, Any]:
         """What that agent is shown now; no messages while it is not being asked."""
-        for ask in self._session.asks:
+        for ask in self.session.asks:
             if ask.agent == agent:
                 shown = tuple({"role": m.role, "content": m.content} for m in ask.messages)
-                return {"messages": shown, "turn": self._session.asked_at}
-        return {"messages": (), "turn": self._session.turn}
+                return {"messages": shown, "turn": self.session.asked_at}
+        return {"messages": (), "turn": self.session.turn}
 
     def step(self, action: str | None) -> None:
         """One decision of `agent_selection`. Raises `InvalidAction`, before anything changes."""
+        self.respond(None if action is None else Response(text=action))
+
+    def respond(
+        self, response: Response | None, *, sampling: Sampling | None = None, seed: int = 0
+    ) -> None:
+        """`step` with all that a policy said: the episode keeps its tokens and log-probs."""
         if not self.agents:
             raise InvalidAction("the episode is over; call reset()")
         agent = self.agent_selection
         if self.terminations[agent]:
-            if action is not None:
+            if response is not None:
                 raise InvalidAction(f"{agent} is done; its only valid action is None")
             self._was_dead_step(None)
             return
-        if not isinstance(action, str):
-            raise InvalidAction(f"{agent}'s action is a {type(action).__name__}, not a string")
-        self._cumulative_rewards[agent] = 0.0
-        self._clear_rewards()
-        turn = self._session.answer_text(action)
-        self.rewards[agent] = turn.reward
-        self.infos[agent] = {
-            "parse_status": turn.parse_status,
-            "invalid": turn.parse_status != "ok",
-        }
+        text = None if response is None else response.text
+        if not isinstance(text, str):
+            raise InvalidAction(f"{agent}'s action is a {type(text).__name__}, not a string")
+        assert response is not None
+        self._book(self.session.answer(response, sampling=sampling, seed=seed))
         self._to_next_ask()
         self._accumulate_rewards()
 
+    def _book(self, turn: Turn) -> None:
+        """What the turn earned at once, and its info. `turn.reward` may hold more by now: what
+        the end of the episode added, which `_to_next_ask` books.
+        """
+        invalid = turn.parse_status != "ok"
+        self._cumulative_rewards[turn.agent] = 0.0
+        self._clear_rewards()
+        self.rewards[turn.agent] = -self.invalid_penalty[turn.role] if invalid else 0.0
+        self.infos[turn.agent] = {"parse_status": turn.parse_status, "invalid": invalid}
+
     def _to_next_ask(self) -> None:
-        session = self._session
+        session = self.session
         while session.call is not None:
             args = plain(session.call.args, session.call.tool)  # a tool may change its own copy
             session.give(call_now(self.tools[session.call.tool], args))
@@ -209,14 +299,15 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
         episode = session.episode
         grade = msgspec.to_builtins(episode.grade) if episode.grade else None
         for agent in self.agents:
-            self.rewards[agent] += episode.reward
+            self.rewards[agent] += episode.reward + session.late_rewards.get(agent, 0.0)
             self.terminations[agent] = True
             info = plain(episode.info, "info")
             self.infos[agent] = {**self.infos[agent], **info, "grade": grade}
         self.agent_selection = self.agents[0]
 
     @property
-    def _session(self) -> Session:
+    def session(self) -> Session:
+        """The episode in flight: who is asked what now. Raises `UserError` before a reset."""
         if self._current is None:
             raise UserError("there is no episode yet; call reset() first")
         return self._current
@@ -224,7 +315,7 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
     @property
     def episode(self) -> Episode:
         """The episode so far, in the form that everything downstream reads."""
-        return self._session.episode
+        return self.session.episode
 
     def render(self) -> str | None:
         """The conversation so far as text (render_mode "ansi"), else None."""

@@ -45,11 +45,14 @@ class RunConfig(Section):
 
 
 class EnvConfig(Section):
-    """An environment id, its arguments and its prompt set (a shipped name or a TOML file)."""
+    """An environment id, its arguments and its prompt set (a shipped name or a TOML file).
+
+    `prompts` may map roles or agents to sets: {solver: mine.toml}; the others keep the default.
+    """
 
     id: str = "math-v0"
     args: dict[str, Any] = {}
-    prompts: str | None = None
+    prompts: str | dict[str, str] | None = None
 
 
 class TasksConfig(Section):

@@ -72,7 +72,10 @@ def episode_rows(episodes: Iterable[Episode], trained: Collection[str] | None = 
         group = groups.setdefault((episode.step, episode.group, episode.task), len(groups))
         done, turns = episode.status == "done", episode.turns
         ranks = {batch: i for i, batch in enumerate(sorted({turn.batch for turn in turns}))}
+        kept = int(episode.provenance.get("decision", 0))  # of a fork: rows of its original
         for turn, reward in zip(turns, row_rewards(episode), strict=True):
+            if turn.index < kept:
+                continue
             if done and (trained is None or turn.role in trained):
                 _check_trainable(episode, turn)
             rows.append(_Row(turn, reward, group, trajectory, ranks[turn.batch], done))

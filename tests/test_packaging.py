@@ -148,7 +148,7 @@ def test_the_wheel_holds_our_packages_and_no_tests(tmp_path):
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {*PACKAGES, names[-1].split("/")[0]}
     for wanted in (
-        "mas_envs/math/prompts/tiny.toml",
+        "mas_envs/prompt_sets/math/tiny.toml",
         "mas_envs/episodes/viewer/page.html",
         "mas_train/demo/demo.yaml",
         "mas_train/demo/weights/model.safetensors",

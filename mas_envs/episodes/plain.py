@@ -15,7 +15,11 @@ def clean(text: str) -> str:
     text = str.__str__(text)  # of a subclass (numpy's, an enum's) only the characters are kept
     if text.isascii():
         return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    try:
+        text.encode("utf-32-le")
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def plain(value: Any, where: str) -> Any:

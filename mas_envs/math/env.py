@@ -1,112 +1,150 @@
 """math-v0: a solver drafts, a verifier approves or rejects, the solver tries again.
 
-After Dr. MAS (arXiv 2602.08847), section 5: with `max_rounds=2` the turns are solver, verifier and,
-on a rejection, solver; the verifier never sees the last draft allowed. The team earns 1 when the
-last draft's boxed answer is right. math-single-v0 is the solver alone.
+math-single-v0 is the solver alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Literal
 
-import msgspec
 import numpy as np
 
-from mas_envs.episodes.schema import Grade
-from mas_envs.errors import UserError
+from mas_envs import drmas
+from mas_envs.arguments import check_choice, check_compat, check_count, readings
 from mas_envs.parsing import after_think, boxed, verdict
-from mas_envs.prompts import load_prompts
+from mas_envs.prompts import PROMPT_SETS
+from mas_envs.protocol import Ask, Call, Outcome, Play
 from mas_envs.tasks import Task
-from mas_envs.workflow import Ask, Call, Outcome, Play, WorkflowEnv
-
-PROMPTS = Path(__file__).parent / "prompts"
-
-
-def grade_batch(batch: list[dict[str, Any]]) -> list[Any]:
-    """The tool `grade`: {"response", "gold"} → a `Grade` as JSON values."""
-    from mas_envs.grading import grade_math
-
-    return [msgspec.to_builtins(grade_math(args["response"], args["gold"])) for args in batch]
+from mas_envs.tools import as_grade, grade_math
+from mas_envs.workflow import WorkflowEnv
 
 
 class MathEnv(WorkflowEnv):
-    """A solver and a verifier on one problem (see the module).
+    r"""A solver drafts, a verifier approves or rejects, the solver drafts again.
 
-    `malformed_verdict` says what a missing, ambiguous or truncated verdict counts as; the reading
-    of each verdict stands in `info["verdicts"]`.
+    After Dr. MAS (arXiv 2602.08847), section 5. With two rounds the turns are solver, verifier and,
+    on a rejection, solver: nobody reviews the last draft allowed.
+
+    Actions:
+        solver: the last `\boxed{…}` after the thinking is the draft's answer; invalid when there is
+            none, or it is empty or never closed.
+        verifier: `<verify>approve</verify>` or `<verify>reject</verify>`, in capitals, too; invalid
+            when there is neither, both, or one that is never closed.
+
+    Rewards:
+        team: 1 if the answer of the last draft is right (`mas_envs.grading.grade_math`), else 0.
+
+    Info:
+        rounds: how many drafts there were.
+        verdicts: the verdicts as they were read, each "approve" or "reject".
+
+    Arguments:
+        max_rounds: drafts at most.
+        malformed_verdict: what an invalid verdict counts as, "reject" or "approve"; or a mapping of
+            `missing`, `ambiguous` and `truncated` to them.
+        final_review: the verifier reviews the last draft, too. That changes nothing but is
+            recorded, and `shaping` can reward it (`mas_envs.shaping.right_verdict`).
+        compat: "drmas" reads and scores as the reference implementation does (`mas_envs.drmas`).
+
+    Versions:
+        v0: the first.
     """
 
     roles = ("solver", "verifier")
+    default_prompts = PROMPT_SETS / "math" / "default.toml"
 
     def __init__(
         self,
         *,
         max_rounds: int = 2,
-        malformed_verdict: Literal["reject", "approve"] = "reject",
-        prompts: str = "default",
+        malformed_verdict: str | Mapping[str, str] = "reject",
+        final_review: bool = False,
+        compat: Literal["drmas"] | None = None,
         **common: Any,
     ) -> None:
-        if not isinstance(max_rounds, int) or max_rounds < 1:
-            raise UserError(f"max_rounds {max_rounds!r}; it must be a whole number from 1 up")
-        if malformed_verdict not in ("reject", "approve"):
-            raise UserError(f"malformed_verdict {malformed_verdict!r}; 'reject' or 'approve'")
-        self.max_turns = 2 * max_rounds
+        self.max_rounds = check_count("max_rounds", max_rounds)
+        self.max_decisions = 2 * max_rounds
+        self.malformed_verdict = readings(
+            "malformed_verdict", malformed_verdict, ("reject", "approve")
+        )
+        self.final_review = check_choice("final_review", final_review, (False, True))
+        other = malformed_verdict != "reject"
+        self.compat = check_compat(compat, malformed_verdict=other, final_review=final_review)
         super().__init__(**common)
-        self.max_rounds = max_rounds
-        self.malformed_verdict = malformed_verdict
-        self.prompts = load_prompts(prompts, PROMPTS, self.roles)
-        self.prompts_id = self.prompts.id
-        self.tools = {"grade": grade_batch}
+        self.tools = {"grade": grade_math}
 
     def play(self, task: Task, rng: np.random.Generator) -> Play:
         """Draft, review, draft again until approved or out of rounds; then grade."""
+        reference = self.compat == "drmas"
         history: list[dict[str, str]] = []
         for round_ in range(1, self.max_rounds + 1):
-            shown = self.prompts.messages("solver", {"question": task.question}, history)
-            draft = yield Ask("solver_0", shown, parse=boxed)
-            if round_ == self.max_rounds:
+            shown = self.prompts.messages("solver_0", {"question": task.question}, history)
+            draft = yield Ask("solver_0", shown, parse=drmas.boxed if reference else boxed)
+            if round_ == self.max_rounds and not self.final_review:
                 break
             fields = {
                 "question": task.question,
-                "draft": after_think(draft.text),
+                "draft": draft.text if reference else after_think(draft.text),
                 "answer": draft.value if draft.value is not None else "none",
             }
-            shown = self.prompts.messages("verifier", fields, history)
-            review = yield Ask("verifier_0", shown, parse=verdict)
-            reading = review.value if review.status == "ok" else self.malformed_verdict
-            review_text = after_think(review.text)
-            history.append(
-                fields | {"round": str(round_), "review": review_text, "verdict": reading}
-            )
+            shown = self.prompts.messages("verifier_0", fields, history)
+            parse = drmas.tagged("verify", think=False) if reference else verdict
+            review = yield Ask("verifier_0", shown, parse=parse)
+            if reference:
+                reading = "approve" if drmas.approves(review.text) else "reject"
+            else:
+                reading = review.value or self.malformed_verdict[review.status]
+            told = drmas.review(review.text) if reference else after_think(review.text)
+            history.append(fields | {"round": str(round_), "review": told, "verdict": reading})
             if reading == "approve":
                 break
-        return (yield from _graded(task, draft.text, [entry["verdict"] for entry in history]))
+        verdicts = [entry["verdict"] for entry in history]
+        info = {"rounds": round_, "verdicts": verdicts}
+        final = drmas.scored(draft.text) if reference else draft.text
+        return (yield from graded(task, final, info))
 
 
 class MathSingleEnv(WorkflowEnv):
-    """The single-agent baseline: one solver, one answer."""
+    r"""The single-agent baseline of math-v0: one solver, one draft.
+
+    Actions:
+        solver: the last `\boxed{…}` after the thinking is the answer; invalid when there is none,
+            or it is empty or never closed.
+
+    Rewards:
+        team: 1 if the answer is right (`mas_envs.grading.grade_math`), else 0.
+
+    Info:
+        rounds: always 1, as in math-v0.
+        verdicts: always empty.
+
+    Arguments:
+        compat: "drmas" scores as the reference implementation does (`mas_envs.drmas`).
+
+    Versions:
+        v0: the first.
+    """
 
     roles = ("solver",)
+    default_prompts = PROMPT_SETS / "math" / "single.toml"
+    max_decisions = 1
 
-    def __init__(self, *, prompts: str = "single", **common: Any) -> None:
-        self.max_turns = 1
+    def __init__(self, *, compat: Literal["drmas"] | None = None, **common: Any) -> None:
+        self.compat = check_compat(compat)
         super().__init__(**common)
-        self.prompts = load_prompts(prompts, PROMPTS, self.roles)
-        self.prompts_id = self.prompts.id
-        self.tools = {"grade": grade_batch}
+        self.tools = {"grade": grade_math}
 
     def play(self, task: Task, rng: np.random.Generator) -> Play:
         """One draft; then grade."""
-        shown = self.prompts.messages("solver", {"question": task.question})
-        draft = yield Ask("solver_0", shown, parse=boxed)
-        return (yield from _graded(task, draft.text, []))
+        reference = self.compat == "drmas"
+        shown = self.prompts.messages("solver_0", {"question": task.question})
+        draft = yield Ask("solver_0", shown, parse=None if reference else boxed)
+        final = drmas.scored(draft.text) if reference else draft.text
+        return (yield from graded(task, final, {"rounds": 1, "verdicts": []}))
 
 
-def _graded(task: Task, response: str, verdicts: Sequence[str]) -> Play:
+def graded(task: Task, response: str, info: dict[str, Any]) -> Play:
     """Grade the final response; an undecidable gold earns nothing and is named in the reason."""
-    result = yield Call("grade", {"response": response, "gold": task.answer})
-    grade = msgspec.convert(result, Grade)
-    info = {"rounds": 1 + verdicts.count("reject"), "verdicts": list(verdicts)}
+    grade = as_grade((yield Call("grade", {"response": response, "gold": task.answer})))
     return Outcome(reward=float(grade.correct is True), grade=grade, info=info)

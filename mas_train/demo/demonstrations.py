@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mas_envs.episodes.schema import Message
-from mas_envs.math.env import PROMPTS
-from mas_envs.prompts import PromptSet, load_prompts
+from mas_envs.prompts import PROMPT_SETS, PromptSet
 
 ROLES = ("solver", "verifier")
 
@@ -49,7 +48,7 @@ Demonstration = tuple[tuple[Message, ...], str]  # what the agent is shown, what
 
 def tiny_prompts() -> PromptSet:
     """The prompt set the tiny model is trained on."""
-    return load_prompts("tiny", PROMPTS, ROLES)
+    return PromptSet(PROMPT_SETS / "math" / "tiny.toml", ROLES)
 
 
 def conversation(

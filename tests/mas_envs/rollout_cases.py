@@ -44,3 +44,31 @@ class Flaky:
         if self.which(request) and tried <= self.times:
             raise self.error
         return Response(text="x")
+
+
+class Hangs:
+    """Hangs for ever at the requests that `which` chooses; notes which of them were cancelled."""
+
+    def __init__(self, which):
+        self.which, self.cancelled = which, []
+
+    async def act(self, request):
+        await asyncio.sleep(0.5)
+        if self.which(request):
+            try:
+                await asyncio.sleep(1e9)
+            except asyncio.CancelledError:
+                self.cancelled.append(request.key)
+                raise
+        return Response(text="x")
+
+
+class Swallows:
+    """Answers its own cancellation with a Response, as an engine that aborts may."""
+
+    async def act(self, request):
+        try:
+            await asyncio.sleep(1e5)
+        except asyncio.CancelledError:
+            return Response(text="", finish_reason="abort")
+        return Response(text="x")

@@ -122,7 +122,7 @@ def test_subclasses_of_str_are_recorded_as_str(action):
 
 def state(env) -> bytes:
     """Everything an outsider can see, and the session inside."""
-    session = env._session
+    session = env.session
     visible = {
         name: getattr(env, name)
         for name in ("agents", "agent_selection", "rewards", "_cumulative_rewards", "terminations",

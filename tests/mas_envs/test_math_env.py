@@ -67,7 +67,7 @@ def test_number_of_rounds(rounds):
     asked = play(env, *itertools.islice(itertools.cycle([r"\boxed{0}", REJECT]), 99))
     assert asked == ["solver_0", "verifier_0"] * (rounds - 1) + ["solver_0"]
     assert env.episode.info["rounds"] == rounds
-    assert len(asked) <= env.max_turns
+    assert len(asked) <= env.max_decisions
 
 
 def test_the_last_draft_counts_not_a_better_earlier_one():
@@ -98,8 +98,52 @@ def test_a_malformed_verdict_is_read_as_the_option_says(review, reading):
     assert env.episode.turns[1].reward == -0.25
 
 
-def test_the_strict_reading_is_the_default():
-    assert tiny().malformed_verdict == "reject"
+STATUSES = {
+    "missing": ["", "<verify>maybe</verify>"], "ambiguous": [f"{APPROVE} {REJECT}"],
+    "truncated": ["<verify>approve", "<think>so"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("status", STATUSES)
+@pytest.mark.parametrize("reading", ["reject", "approve"])
+def test_each_malformed_status_may_be_read_in_its_own_way(status, reading):
+    other = {"reject": "approve", "approve": "reject"}[reading]
+    option = dict.fromkeys(STATUSES, other) | {status: reading}
+    for given, reviews in STATUSES.items():
+        for review in reviews:
+            env = tiny(malformed_verdict=option)
+            play(env, r"\boxed{0}", review, r"\boxed{1}")
+            assert env.episode.turns[1].parse_status == given
+            assert env.episode.info["verdicts"] == [reading if given == status else other]
+
+
+def test_the_strict_reading_is_the_default_also_of_statuses_left_out():
+    assert tiny().malformed_verdict == dict.fromkeys(STATUSES, "reject")
+    assert tiny(malformed_verdict={}).malformed_verdict == dict.fromkeys(STATUSES, "reject")
+    assert tiny(malformed_verdict={"truncated": "approve"}).malformed_verdict == {
+        "missing": "reject", "ambiguous": "reject", "truncated": "approve",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("last", "read"), [(APPROVE, "approve"), (REJECT, "reject"), ("", "reject")]
+)
+def test_a_final_review_changes_nothing_but_is_recorded(rounds, last, read):
+    env = tiny(max_rounds=rounds, final_review=True)
+    env.reset(seed=0)
+    gold = env.episode.gold
+    asked = play(env, *[r"\boxed{0}", REJECT] * (rounds - 1), rf"\boxed{{{gold}}}", last)
+    assert asked == ["solver_0", "verifier_0"] * rounds
+    assert len(asked) == env.max_decisions
+    assert env.episode.reward == 1.0
+    assert env.episode.info["verdicts"] == ["reject"] * (rounds - 1) + [read]
+    assert rf"\boxed{{{gold}}}" in env.episode.turns[-1].messages[-1].content
+
+
+def test_an_approval_before_the_last_round_is_reviewed_once():
+    env = tiny(max_rounds=3, final_review=True)
+    assert play(env, r"\boxed{0}", APPROVE, "never said") == ["solver_0", "verifier_0"]
 
 
 @pytest.mark.parametrize(
@@ -160,6 +204,10 @@ def test_a_list_of_golds():
         ({"max_rounds": 1.5}, UserError), ({"malformed_verdict": "maybe"}, UserError),
         ({"prompts": "tinny"}, UnknownName), ({"prompts": "nowhere.toml"}, BadFile),
         ({"prompts": "single"}, BadFile), ({"tasks": "arith"}, UserError),
+        ({"malformed_verdict": {"mising": "reject"}}, UserError), ({"final_review": 1}, UserError),
+        ({"malformed_verdict": {"missing": "no"}}, UserError), ({"compat": "verl"}, UserError),
+        ({"malformed_verdict": ["reject"]}, UserError), ({"final_review": "yes"}, UserError),
+        ({"malformed_verdict": {("missing",): "reject"}}, UserError),
     ],
     ids=repr,
 )  # fmt: skip

@@ -260,7 +260,7 @@ def test_a_console_script_finds_classes_of_the_current_folder_last(tmp_path):
         (tmp_path / decoy / "__init__.py").write_text("raise SystemExit('a decoy was imported')")
     checked = in_a_folder(tmp_path, "check", "plugged:Echo", "-n", "2")
     assert checked.returncode == 0, checked.stderr
-    assert "2 of 2 episodes end without a grade" in checked.stdout
+    assert "episodes end without a grade" in checked.stdout
     missing = in_a_folder(tmp_path, "check", "plugged:Ecko")
     assert missing.returncode == 2 and "'plugged:Ecko'" in missing.stderr
     wanting = in_a_folder(tmp_path, "check", "wants_more:Env")

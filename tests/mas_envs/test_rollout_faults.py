@@ -6,7 +6,6 @@ The `virtual` fixture fails a test that leaves an asyncio task or an unseen exce
 from __future__ import annotations
 
 import asyncio
-import gc
 
 import pytest
 
@@ -14,7 +13,7 @@ from mas_envs import Ask, Message, Outcome, Response, collect, rollout
 from mas_envs.episodes.schema import decode, encode
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.scripted import ScriptedPolicy
-from tests.mas_envs.rollout_cases import TASKS, Chat, Flaky, question
+from tests.mas_envs.rollout_cases import TASKS, Chat, Flaky, Hangs, Swallows, question
 
 FAULTS = [RuntimeError("boom"), MachineryError("dead"), OSError("gone"), TimeoutError("late"),
           asyncio.CancelledError(), KeyError("k"), AssertionError()]  # fmt: skip
@@ -83,6 +82,18 @@ def test_a_bug_in_play_propagates_with_its_traceback(virtual):
         assert caught.traceback[-1].name == "play"
 
 
+def test_a_cancellation_out_of_play_loses_no_episode_in_silence(virtual):
+    class Buggy(Chat):
+        def play(self, task, rng):
+            yield Ask("a_0", [Message("user", task.question)])
+            if task.question == "q1":
+                raise asyncio.CancelledError
+            return Outcome(reward=1.0)
+
+    with pytest.raises(asyncio.CancelledError):
+        virtual(collect(Buggy(), Flaky(0), TASKS[:4]))
+
+
 @pytest.mark.parametrize("error", [TimeoutError("mine"), KeyError("k"), StopIteration()], ids=repr)
 def test_any_exception_of_play_is_a_bug(virtual, error):
     class Buggy(Chat):
@@ -105,23 +116,6 @@ def test_a_bug_before_the_first_ask(virtual):
 
 
 # ---- deadlines --------------------------------------------------------------------------------
-
-
-class Hangs:
-    """Hangs for ever at the requests that `which` chooses; notes which of them were cancelled."""
-
-    def __init__(self, which):
-        self.which, self.cancelled = which, []
-
-    async def act(self, request):
-        await asyncio.sleep(0.5)
-        if self.which(request):
-            try:
-                await asyncio.sleep(1e9)
-            except asyncio.CancelledError:
-                self.cancelled.append(request.key)
-                raise
-        return Response(text="x")
 
 
 @pytest.mark.parametrize("turn", [0, 1, 2])
@@ -166,6 +160,43 @@ def test_retries_do_not_outlive_the_deadline(virtual):
     assert seconds == pytest.approx(3, abs=0.1)
 
 
+async def with_time(running):
+    result = await running
+    return result, asyncio.get_running_loop().time()
+
+
+def test_a_policy_that_swallows_its_cancellation_does_not_outlive_the_deadline(virtual):
+    episodes, seconds = virtual(with_time(collect(Chat(), Swallows(), TASKS[:2], deadline_s=5)))
+    assert [(e.reason, len(e.turns)) for e in episodes] == [("deadline of 5 s", 0)] * 2
+    assert seconds == pytest.approx(5)
+
+
+def test_policies_wait_longer_before_each_retry(virtual):
+    for times, expected in ((0, 0.0), (1, 0.1), (2, 0.3)):
+        policy = Flaky(times, lambda r: r.key[2] == 0)
+        _, seconds = virtual(with_time(collect(Chat(), policy, TASKS[:8])))
+        assert seconds == pytest.approx(expected + 0.01 * (2 + times))
+
+
+def test_a_failed_batch_does_not_make_its_members_queue_up(virtual):
+    """32 look-ups of 10 s, of which one fails always: once together, once alone, two retries."""
+
+    async def tool(batch):
+        await asyncio.sleep(10)
+        if any(args["q"] == "q2" for args in batch):
+            raise ConnectionError("index down")
+        return [0] * len(batch)
+
+    async def finish_times():
+        loop = asyncio.get_running_loop()
+        played = rollout(Chat(tool), Flaky(0), TASKS[:32], concurrency=32)
+        return {episode.group: loop.time() async for episode in played}
+
+    times = virtual(finish_times())
+    expected = [40.0 if group == 2 else 20.0 for group in range(32)]
+    assert [times[group] for group in range(32)] == pytest.approx(expected, abs=0.1)
+
+
 def test_requests_carry_the_deadline(virtual):
     seen = []
     policy = ScriptedPolicy(lambda request: seen.append(request.deadline) or "x")
@@ -176,85 +207,7 @@ def test_requests_carry_the_deadline(virtual):
     assert seen[3] > 0
 
 
-# ---- leaving early ----------------------------------------------------------------------------
-
-
-def hanging_everywhere():
-    async def tool(batch):
-        await asyncio.sleep(1e6)
-        return [0] * len(batch)
-
-    return Chat(tool), Flaky(0)
-
-
-@pytest.mark.parametrize("after", [0.005, 0.5, 5.0])
-def test_cancellation_leaves_nothing(virtual, after):
-    """During the first decisions, between them, and inside the tool."""
-    env, policy = hanging_everywhere()
-
-    async def main():
-        running = asyncio.create_task(collect(env, policy, TASKS, concurrency=16))
-        await asyncio.sleep(after)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    virtual(main())
-
-
-def test_cancellation_during_retries_and_parallel_asks(virtual):
-    for policy in (Flaky(10**9), Hangs(lambda r: r.key[2] > 0)):
-
-        async def main(policy=policy):
-            running = asyncio.create_task(collect(Chat(), policy, TASKS, retries=10**6))
-            await asyncio.sleep(7.77)
-            running.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await running
-            assert asyncio.all_tasks() == {asyncio.current_task()}
-
-        virtual(main())
-
-
-def test_aclose_leaves_nothing(virtual):
-    async def main():
-        episodes = rollout(Chat(), Flaky(0), TASKS, concurrency=8)
-        first = await anext(episodes)
-        await episodes.aclose()
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        return first.status
-
-    assert virtual(main()) == "done"
-
-
-def test_an_early_break_leaves_nothing(virtual):
-    async def main():
-        async for episode in rollout(Chat(), Flaky(0), TASKS, concurrency=8):  # noqa: B007
-            break
-        gc.collect()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-        return episode.status
-
-    assert virtual(main()) == "done"
-
-
-def test_an_exception_of_the_reader_leaves_nothing(virtual):
-    async def main():
-        async for _ in rollout(Chat(), Flaky(0), TASKS, concurrency=8):
-            raise KeyError("reader")
-
-    async def outer():
-        with pytest.raises(KeyError):
-            await main()
-        gc.collect()
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    virtual(outer())
+# ---- siblings ----------------------------------------------------------------------------------
 
 
 def test_a_failing_parallel_ask_ends_its_sibling(virtual):

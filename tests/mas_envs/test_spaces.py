@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mas_envs.spaces import Language, conversation
+from mas_envs.spaces import Conversation, Language, conversation
 
 
 @given(st.text())
@@ -53,3 +53,11 @@ def test_conversations_are_samples_of_their_space():
     assert not space.contains({**good, "turn": 6})
     assert not space.contains({**good, "messages": ({"role": "user", "content": 3},)})
     assert space.contains({**good, "messages": (), "turn": np.int64(0)})
+
+
+def test_a_conversation_keeps_its_class_when_copied():
+    space = conversation(5)
+    for other in (copy.deepcopy(space), pickle.loads(pickle.dumps(space))):
+        assert type(other) is Conversation
+        assert other == space != conversation(6)
+        assert "Language" in repr(other)

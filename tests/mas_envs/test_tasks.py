@@ -176,6 +176,32 @@ def test_an_empty_file(tmp_path, content):
         load_tasks(path)
 
 
+@pytest.mark.parametrize("identity", [7, "q7", 1.5, ["a", 1], ""])
+def test_two_rows_of_one_id_name_both_lines(tmp_path, identity):
+    for other in (row("2"), row("1", "b"), row("1", level=3)):
+        path = jsonl(tmp_path, row("1", id=identity), b"", row("0"), {**other, "id": identity})
+        with pytest.raises(BadFile, match=r"t\.jsonl:4: id .* is also that of line 1, which is"):
+            load_tasks(path)
+
+
+def test_rows_that_may_share_an_id(tmp_path):
+    """Whole rows that repeat, their keys in any order; rows of two splits; no id at all."""
+    backwards = dict(reversed(row("1", id=7).items()))
+    tasks = load_tasks(jsonl(tmp_path, row("1", id=7), backwards, row("1", id=7)))
+    assert [task.question for task in tasks] == ["1"] * 3
+    assert len({task.id for task in tasks}) == 3
+    splits = [row("1", id=7, split="train"), row("2", id=7, split="dev"), row("3", id=7)]
+    assert len(load_tasks(jsonl(tmp_path, *splits))) == 3
+    assert len(load_tasks(jsonl(tmp_path, *[row(str(n), id=None) for n in range(3)]))) == 3
+    kinds = [row("1", id=1), row("2", id="1"), row("3", id=True), row("4", id=[1])]
+    assert len(load_tasks(jsonl(tmp_path, *kinds))) == 4
+
+
+def test_a_task_without_an_answer():
+    with pytest.raises(UserError, match="task 'What\\?' has no answer"):
+        TaskSet([("q", "a", {}), ("What?", [], {})])
+
+
 def test_split_filters_the_rows_that_name_one(tmp_path):
     path = jsonl(tmp_path, row("1", split="train"), row("2", split="dev"), row("3"))
     assert [task.question for task in load_tasks(path, split="dev")] == ["2", "3"]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 
 import pytest
 
-from mas_envs import collect
+from mas_envs import collect, grading
 from mas_envs.errors import UserError
+from mas_envs.grading import grade_math_here
+from mas_envs.tools import as_grade, call_now, grade_math
 from tests.mas_envs.rollout_cases import TASKS, Chat, Flaky
 
 
@@ -72,3 +75,26 @@ def test_a_user_error_of_a_tool_stops_the_rollout(virtual):
 
     with pytest.raises(UserError, match="no index there"):
         virtual(collect(Chat(tool), Flaky(0), TASKS[:4]))
+
+
+def test_grading_in_another_process_holds_up_nobody():
+    """An integral needs math-verify, a number does not."""
+    hard = {"response": r"\boxed{\int_0^1 2x\,dx}", "gold": "1"}
+    easy = {"response": r"\boxed{4}", "gold": "4"}
+    assert grade_math_here(hard["response"], hard["gold"]) is None
+    assert grade_math_here(easy["response"], easy["gold"]).correct is True
+    assert not inspect.isawaitable(grade_math([easy, easy]))
+
+    async def both():
+        ticks = 0
+        slow = asyncio.ensure_future(grade_math([hard, easy]))
+        while not slow.done():
+            ticks += 1
+            await asyncio.sleep(0)
+        return ticks, slow.result()
+
+    ticks, results = asyncio.run(both())
+    assert ticks > 10, "the event loop went on meanwhile"
+    assert [as_grade(result).status for result in results][1] == "ok"
+    assert as_grade(results[0]) == grading.grade_math(hard["response"], hard["gold"])
+    assert as_grade(call_now(grade_math, hard)) == as_grade(results[0])

@@ -56,7 +56,7 @@ def test_parallel_asks_are_stepped_in_list_order():
     assert env.observe("a_0")["messages"][0]["content"] == r"\boxed{1}|x"
     assert env.observe("a_0")["turn"] == 2
     env.step("end")
-    assert env.episode.info["replies"] == [[r"\boxed{1}", "1", "ok"], ["x", "x", "ok"]]
+    assert env.episode.info["replies"] == [[r"\boxed{1}", "1", "ok", 0], ["x", "x", "ok", 1]]
     assert [turn.batch for turn in env.episode.turns] == [0, 0, 1]
     assert [turn.index for turn in env.episode.turns] == [0, 1, 2]
 

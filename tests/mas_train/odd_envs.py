@@ -6,8 +6,9 @@ import os
 import random
 
 from mas_envs import Ask, Call, Grade, Outcome
-from mas_envs.math.env import MathEnv, grade_batch
+from mas_envs.math.env import MathEnv
 from mas_envs.parsing import boxed
+from mas_envs.tools import grade_math
 
 
 class FailingGrader(MathEnv):
@@ -20,7 +21,7 @@ class FailingGrader(MathEnv):
             for args in batch:
                 if random.Random(args["key"]).random() < share:
                     raise ConnectionError("the grader is down")
-            return grade_batch([{**args, "key": None} for args in batch])
+            return grade_math([{**args, "key": None} for args in batch])
 
         self.tools = {"grade": grade}
 
@@ -42,7 +43,7 @@ class SolverOnly(MathEnv):
     """The verifier never acts."""
 
     def play(self, task, rng):
-        shown = self.prompts.messages("solver", {"question": task.question}, [])
+        shown = self.prompts.messages("solver_0", {"question": task.question}, [])
         draft = yield Ask("solver_0", shown, parse=boxed)
         grade = Grade(**(yield Call("grade", {"response": draft.text, "gold": task.answer})))
         return Outcome(reward=float(grade.correct is True), grade=grade)
@@ -74,6 +75,6 @@ class Signalling(MathEnv):
             if self.played >= at:
                 for number in signals:
                     os.kill(os.getpid(), number)
-            return grade_batch(batch)
+            return grade_math(batch)
 
         self.tools = {"grade": grade}

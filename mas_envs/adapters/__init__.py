@@ -1,0 +1,1 @@
+"""The environments as other libraries see them: `gymnasium` (one agent) and `torchrl`."""

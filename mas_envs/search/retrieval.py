@@ -1,0 +1,78 @@
+"""The tool `search`: passages for the queries of many episodes at once."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mas_envs.by_name import by_name
+from mas_envs.errors import BadFile, UnknownName, UserError
+from mas_envs.tools import Tool
+
+if TYPE_CHECKING:
+    from retrievers import Retriever
+
+KINDS = ("tinyworld", "http://HOST:PORT", "CORPUS.jsonl", "module:attribute")
+
+
+def search_tool(name: str) -> Tool:
+    """{"query", "k"} → at most k passages {"id", "title", "text", "score"}, best first.
+
+    `name` is one of `KINDS`; an attribute is a `Retriever`, or a class or function that makes one
+    when called without arguments. A server is awaited; what runs in this process is called in
+    place, so that nothing depends on the clock. The retriever is made on the first search and
+    shared by all environments. Raises `UserError` for a name of no such kind.
+    """
+    if not isinstance(name, str):
+        raise UserError(f"retriever {name!r:.80}; give one of {', '.join(KINDS)}")
+    if name.startswith(("http://", "https://")):
+        server = retriever(name)  # a malformed URL is told now
+
+        async def ask_server(batch: list[dict[str, Any]]) -> list[Any]:
+            k = max(args["k"] for args in batch)
+            return _cut(await server.asearch([args["query"] for args in batch], k), batch)
+
+        return ask_server
+    if name != "tinyworld" and ":" not in name and not (name and Path(name).exists()):
+        if name.endswith((".jsonl", "/")):
+            raise BadFile(name, "no such corpus", fix="give its .jsonl file or folder")
+        raise UnknownName("retriever", name, KINDS)
+
+    def search(batch: list[dict[str, Any]]) -> list[Any]:
+        k = max(args["k"] for args in batch)
+        return _cut(retriever(name).search([args["query"] for args in batch], k), batch)
+
+    return search
+
+
+def _cut(found: list[Any], batch: list[dict[str, Any]]) -> list[Any]:
+    """Each query's own k passages as JSON values."""
+    return [
+        [passage._asdict() for passage in passages[: args["k"]]]
+        for passages, args in zip(found, batch, strict=True)
+    ]
+
+
+@cache
+def retriever(name: str) -> Retriever:
+    """The retriever of that name (see `search_tool`). Raises `UserError` when it cannot be made."""
+    from retrievers import BM25, HTTPRetriever, RetrieverError, load_corpus
+
+    try:
+        if name.startswith(("http://", "https://")):
+            return HTTPRetriever(name)
+        if name == "tinyworld":
+            from mas_envs.search.tinyworld import passages
+
+            return BM25(passages())
+        if ":" not in name:
+            return BM25(load_corpus(name))
+    except (RetrieverError, OSError) as error:
+        raise UserError(f"retriever {name!r}: {error}") from None
+    made: Any = by_name(name)
+    if isinstance(made, type) or (callable(made) and not hasattr(made, "search")):
+        made = made()
+    if not callable(getattr(made, "search", None)):
+        raise UserError(f"retriever {name!r} is {made!r:.80}; it has no search(queries, k)")
+    return made  # type: ignore[no-any-return]
