@@ -70,7 +70,9 @@ def run(
     env_arg: Annotated[
         list[str] | None, typer.Option(help="Environment argument, like max_rounds=3. Repeatable.")
     ] = None,
-    prompts: Annotated[str | None, typer.Option(help="Prompt set: a name or FILE.toml.")] = None,
+    prompts: Annotated[
+        str | None, typer.Option(help="Prompt set: a name, FILE.toml or role=FILE.toml,….")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")] = None,
     model: Annotated[
         str | None, typer.Option(help="Model of a server, if its URL has none.")
@@ -105,7 +107,7 @@ def run(
         seed=seed,
     )
     with open_run(out, settings) as stored:
-        if flags.prompts is not None and flags.prompts.endswith(".toml"):
+        if flags.prompts is not None and Path(flags.prompts).is_file():
             shutil.copyfile(flags.prompts, out / "prompts.toml")
         _play(stored, played, chosen, asked, concurrency)
     summary = stored.summary()

@@ -54,9 +54,11 @@ def as_trained(trained: Trained, given: Flags) -> Flags:
     tokens = trained.max_tokens if given.max_tokens is None else None
     if given.env not in (None, trained.env.id):
         return Flags(max_tokens=tokens)
-    chosen = {pair.partition("=")[0] for pair in given.env_arg}
-    args = {key: v for key, v in trained.env.args.items() if key not in (*OURS, *chosen)}
+    set_by_flag = {pair.partition("=")[0] for pair in given.env_arg}
+    args = {key: v for key, v in trained.env.args.items() if key not in (*OURS, *set_by_flag)}
     prompts = trained.env.prompts or trained.env.args.get("prompts")
+    if isinstance(prompts, dict):  # as the flag is written
+        prompts = ",".join(f"{agent}={chosen}" for agent, chosen in prompts.items())
     return Flags(
         env=trained.env.id if given.env is None else None,
         env_arg=[f"{key}={json.dumps(value)}" for key, value in args.items()],
@@ -88,6 +90,12 @@ def environment(name: str, tasks: TaskSet, flags: Flags) -> WorkflowEnv:
     recorded = dict(made.spec.kwargs)
     recorded["tasks"] = {key: v for key, v in (tasks.spec or {}).items() if key != "data"}
     if flags.prompts is not None:
-        recorded["prompts"] = Path(flags.prompts).name
+        recorded["prompts"] = _without_folders(flags.prompts)
     made.spec = replace(made.spec, kwargs=recorded)
     return made
+
+
+def _without_folders(prompts: str) -> str:
+    """A prompt set's file, or those of `role=FILE,…`, without the folders of this machine."""
+    pairs = (part.rpartition("=") for part in prompts.split(","))
+    return ",".join(f"{agent}{equals}{Path(path).name}" for agent, equals, path in pairs)

@@ -24,7 +24,7 @@ class Environment(msgspec.Struct, frozen=True):
 
     id: str
     args: dict[str, Any] = {}
-    prompts: str | None = None
+    prompts: str | dict[str, str] | None = None
 
 
 class Trained(msgspec.Struct, frozen=True):

@@ -6,12 +6,13 @@ follow from the conversations. It cannot show which model wrote them.
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -97,6 +98,7 @@ def _environment(archive: Archive, manifest: Manifest, findings: Findings) -> Wo
         if ours.entry_point != declared.entry_point:
             raise UserError(f"{declared.id} is {ours.entry_point}, not {declared.entry_point}")
         kwargs = {key: value for key, value in declared.kwargs.items() if key != "tasks"}
+        _check_harmless(kwargs)
         with tempfile.TemporaryDirectory() as folder:
             if str(kwargs.get("prompts", "")).endswith(".toml"):
                 if PROMPTS not in archive.names:
@@ -113,6 +115,28 @@ def _environment(archive: Archive, manifest: Manifest, findings: Findings) -> Wo
         findings.add("settings", f"prompts are {env.prompts_id}, declared {manifest.prompts}")
     env.spec = declared
     return env
+
+
+_SHIPPED = re.compile(r"(\w+=)?[\w-]+(,\w+=[\w-]+)*")
+
+
+def _check_harmless(kwargs: dict[str, Any]) -> None:
+    """Arguments may name no code and no file of this machine. Raises `UserError`.
+
+    Sets `retriever` aside: the stored passages are replayed, so nothing is searched.
+    """
+    kwargs.pop("retriever", None)
+    for role, hook in dict(kwargs.get("shaping") or {}).items():
+        if not str(hook).startswith("mas_envs.shaping:"):
+            raise UserError(f"shaping of {role!r} is {hook!r}; a submission is replayed with "
+                            "hooks of mas_envs.shaping only")  # fmt: skip
+    prompts = kwargs.get("prompts")
+    if isinstance(prompts, dict):
+        prompts = ",".join(f"{agent}={chosen}" for agent, chosen in prompts.items())
+    own = isinstance(prompts, str) and prompts.endswith(".toml") and "=" not in prompts
+    if prompts is not None and not own and not _SHIPPED.fullmatch(str(prompts)):
+        raise UserError(f"prompts {prompts!r}; submit one TOML file (a table [solver_1] "
+                        "is that agent's own), or name sets that are shipped")  # fmt: skip
 
 
 class _Seen:

@@ -43,7 +43,7 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gold: Literal["integer", "latex"] = "latex"
     meta: tuple[str, ...] = ()
     tasks: dict[str, Any] | None = None
-    grader: Literal["math"] = "math"
+    grader: Literal["math", "qa"] = "math"
     env: Environment = Environment()
 
     @property

@@ -18,8 +18,8 @@ from leaderboard.pack import pack
 from leaderboard.verify import verify
 from mas_envs import make, read_episodes
 from mas_envs.errors import UserError
-from mas_envs.math.env import PROMPTS
 from mas_envs.policies.http import HTTPPolicy
+from mas_envs.prompts import PROMPT_SETS
 
 POLICY = '''
 import os
@@ -228,7 +228,7 @@ def test_roles_and_targets():
 def test_episodes_name_no_path_of_this_machine(tmp_path):
     own = tmp_path / "secret" / "mine.toml"
     own.parent.mkdir()
-    own.write_bytes((PROMPTS / "tiny.toml").read_bytes())
+    own.write_bytes((PROMPT_SETS / "math" / "tiny.toml").read_bytes())
     out = tmp_path / "run"
     assert arith(out, "--prompts", own, k=1).exit_code == 0
     stored = (out / "run.json").read_text()

@@ -124,7 +124,8 @@ def test_a_refusing_server_ends_the_run_and_the_fixed_command_goes_on(tmp_path, 
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["episodes"] == 20
 
 
-def test_a_dead_server_is_no_wrong_answer(tmp_path, server):
+def test_a_dead_server_is_no_wrong_answer(tmp_path, server, monkeypatch):
+    monkeypatch.setattr("mas_envs.policies.http.FIRST_WAIT_S", 0.01)
     server.faults = ["500"] * 10_000
     result = arith(
         tmp_path / "run", "--policy", f"{server.url}#m", "--api-key-env", "MY_KEY", "-k", 8

@@ -210,7 +210,7 @@ def test_the_fingerprint_ignores_the_order_and_nothing_else(copy):
 
 
 def test_the_suites_of_the_package():
-    assert set(suites()) == {*FILES, "arith"}
+    assert set(suites()) == {*FILES, "arith", "tinyworld"}
     for name, found in suites().items():
         assert found.name == name and found.licence and len(found.sha256 or "") == 64
         assert found.hub is None or found.hub.revision is None  # none has been verified

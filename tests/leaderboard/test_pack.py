@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from benchmarks.cli import app as bench
 from leaderboard.cli import app
 from leaderboard.verify import verify
-from mas_envs.math.env import PROMPTS
+from mas_envs.prompts import PROMPT_SETS
 
 
 def play(out, *more):
@@ -42,7 +42,7 @@ def test_packed_by_the_command_line(run, tmp_path):
 
 def test_a_prompt_set_of_its_own_travels_along(tmp_path):
     own = tmp_path / "mine.toml"  # without a name of its own, it is called by its file
-    lines = (PROMPTS / "default.toml").read_text().splitlines()
+    lines = (PROMPT_SETS / "math" / "default.toml").read_text().splitlines()
     own.write_text("\n".join(line for line in lines if not line.startswith("name =")))
     play(tmp_path / "run", "--prompts", str(own))
     assert pack(tmp_path / "run", tmp_path / "sub.zip").exit_code == 0

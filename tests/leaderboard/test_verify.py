@@ -93,6 +93,28 @@ def test_no_class_of_a_submission_is_imported(forger):
     assert "antigravity" not in sys.modules
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"shaping": {"verifier": "antigravity:fly"}},
+        {"shaping": {"verifier": "mas_envs.shaping_evil:fly"}},
+        {"shaping": ["antigravity:fly"]},
+        {"prompts": {"solver": "/etc/hostname.toml"}},
+        {"prompts": "solver=/etc/hostname.toml"},
+        {"prompts": "solver=../x.toml,verifier=default"},
+        {"prompts": "/etc/hostname"},
+        {"prompts": 3},
+    ],
+)
+def test_no_argument_of_a_submission_names_code_or_files(forger, arguments):
+    for episode in (forger.manifest, *forger.episodes):
+        episode["env"]["kwargs"] |= arguments
+    checks = verify(forger.write()).checks
+    (detail,) = [check.detail for check in checks if check.name == "settings"]
+    assert "cannot be made" in detail
+    assert "antigravity" not in sys.modules
+
+
 def test_a_suite_that_is_not_at_hand_is_said_so(forger):
     """Renamed, it is consistent in itself; nothing vouches for its questions and golds."""
     forger.manifest["suite"]["name"] = "my-own-suite"

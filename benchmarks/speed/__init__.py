@@ -1,0 +1,8 @@
+"""What the environments cost: waiting (`rollout`), CPU time (`steps`), memory (`memory`).
+
+Each is a script that prints one table, our side beside a baseline measured in the same run:
+
+    python -m benchmarks.speed.rollout
+    python -m benchmarks.speed.steps
+    python -m benchmarks.speed.memory
+"""

@@ -1,0 +1,97 @@
+"""The speed scripts run and print figures of both sides. What the figures are is not tested."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.speed import rollout, steps
+from benchmarks.speed.table import spread
+
+
+def run(script, *options):
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.speed.{script}", *options],
+        capture_output=True, text=True, timeout=100, env={"COLUMNS": "200", "PATH": ""},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def cells(printed, name):
+    """The number cells of the row `name`."""
+    row = next(line for line in printed.splitlines() if line.startswith(f"│ {name} "))
+    return [cell.strip() for cell in row.split("│")[2:-1]]
+
+
+def test_rollout_prints_three_sides_and_the_batches():
+    options = ("--seeds", "2", "--episodes", "8", "--slots", "4", "--unit-s", "0.002")
+    printed = run("rollout", *options)
+    for row in ("0", "1", "median", "least", "most"):
+        bound, ours, *ratios = map(float, cells(printed, row))
+        assert bound > 0
+        assert ours > 0
+        assert len(ratios) == 3
+    bound, ours, ratio, _, _ = map(float, cells(printed, "0"))
+    assert ratio == pytest.approx(ours / bound, rel=0.1)
+    sizes = re.findall(r"(\d+) \((\d+)×\)", cells(printed, "as drawn, all seeds")[0])
+    assert sum(int(size) * int(count) for size, count in sizes) == 2 * 8
+
+
+def test_steps_prints_ours_and_the_baselines():
+    printed = run("steps", "--episodes", "5", "--repeats", "2", "--characters", "50")
+    for row in ("concurrent rollout", "AEC loop", "bare generator", "PettingZoo alone"):
+        characters, micros, rate = cells(printed, row)
+        assert characters == "50"
+        micros, rate = (float(cell.split(" ")[0].replace(",", "")) for cell in (micros, rate))
+        assert micros > 0
+        assert rate > 0
+
+
+def test_memory_prints_every_case_beside_a_single_episode():
+    printed = run("memory", "--episodes", "300", "--characters", "2000")
+    plain, history, chinese = (
+        list(map(float, cells(printed, row)))
+        for row in (
+            "turns see the question",
+            "turns see all before",
+            "turns see all before, Chinese",
+        )
+    )
+    for one, all_, _ in (plain, history, chinese):
+        assert 10 < one < all_
+    assert 8 < plain[2] < history[2] < chinese[2], "kB: four turns of 2,000 characters at least"
+
+
+@pytest.mark.parametrize("script", ["rollout", "steps", "memory"])
+def test_help_shows_an_example(script):
+    assert f"Example: python -m benchmarks.speed.{script} --" in run(script, "--help")
+
+
+def test_all_loops_of_steps_play_the_same_turns():
+    said = steps.texts(200)
+    assert {len(text) for text in said.values()} == {200}
+    env = rollout.environment(4)
+    options = [{"task": task.id} for task in env.tasks]
+    assert steps.rollout_turns(env, said) == 12
+    assert steps.generator_turns(env, said) == 12
+    assert steps.aec_turns(env, said, options) == 12
+    assert steps.aec_turns(steps.Relay(), said, options) == 12
+
+
+@given(st.lists(st.floats(0.0, 100.0), min_size=1, max_size=30), st.integers(1, 12))
+def test_greedy_list_scheduling(durations, slots):
+    makespan = rollout.greedy(durations, slots)
+    lower = max(max(durations), sum(durations) / slots)
+    assert lower - 1e-9 <= makespan <= lower * (2 - 1 / slots) + 1e-9  # Graham 1966
+    assert rollout.greedy(durations, 1) == pytest.approx(sum(durations))
+    assert rollout.greedy(durations, len(durations)) == max(durations)
+
+
+def test_spread():
+    assert spread([3.0, 1.0, 2.0], 1) == "2.0 (1.0–3.0)"
