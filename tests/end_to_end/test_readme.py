@@ -55,9 +55,10 @@ def test_the_team_of_the_readme_trains_is_measured_and_verified(tmp_path):
 
 
 def test_every_command_of_the_readme_is_one_that_exists():
-    (commands,) = [block for block in blocks("") if "mas-train check" in block]
-    for line in commands.splitlines():
-        program, name, *_ = line.split()
+    lines = [line for block in blocks("") for line in block.splitlines()]
+    commands = [line.split()[:2] for line in lines if line.startswith("mas-")]
+    assert len(commands) >= 10
+    for program, name in commands:
         assert name in run([BIN / program, "--help"], ROOT)
 
 
