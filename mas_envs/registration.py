@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import gymnasium
 import pettingzoo
 
 from mas_envs.by_name import by_name
@@ -62,7 +63,8 @@ _plugins_loaded = False
 
 
 def register(id: str, entry_point: str, kwargs: Mapping[str, Any] | None = None) -> None:
-    """Add an environment under an id like `name-v0`; also to PettingZoo's own registry.
+    """Add an environment under an id like `name-v0`; also to PettingZoo's own registry, and to
+    Gymnasium's as `mas_envs/name-v0`, seen by one agent (`mas_envs.adapters.gymnasium`).
 
     Raises `UserError` for a malformed id or one that is taken by another entry point.
     """
@@ -78,6 +80,9 @@ def register(id: str, entry_point: str, kwargs: Mapping[str, Any] | None = None)
     registry[id] = new
     if id not in pettingzoo.aec_registry:
         pettingzoo.register("aec", id, _PettingZooMaker(id))
+    if (single := f"mas_envs/{id}") not in gymnasium.registry:
+        view = "mas_envs.adapters.gymnasium:SingleAgent"
+        gymnasium.register(single, view, kwargs={"env": id})
 
 
 @dataclass(frozen=True, slots=True)

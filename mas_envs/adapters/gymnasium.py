@@ -5,8 +5,8 @@
     >>> observation, info = env.reset(seed=0)
     >>> observation, reward, terminated, truncated, info = env.step("I get \\boxed{4}")
 
-Importing this module registers every environment with Gymnasium too: "mas_envs/math-v0" and so on.
-TorchRL's view is in `mas_envs.adapters.torchrl`.
+Gymnasium knows each registered environment as "mas_envs/math-v0" and so on. TorchRL's view is in
+`mas_envs.adapters.torchrl`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mas_envs.errors import InvalidAction, UnknownName, UserError
 from mas_envs.player import Player, request_for, turn_seed
 from mas_envs.policies.base import Policies, Request
 from mas_envs.policies.scripted import ScriptedPolicy
-from mas_envs.registration import make, registry
+from mas_envs.registration import make
 from mas_envs.workflow import WorkflowEnv
 
 
@@ -166,8 +166,3 @@ def _player(env: WorkflowEnv, agent: str, policies: Policies | None, sampling: A
     if isinstance(sampling, Mapping):
         sampling = {**sampling, agent: Sampling()}
     return Player(env, everyone, sampling, 0, step=0, deadline_s=None, retries=2)
-
-
-for _id in registry:
-    if (_name := f"mas_envs/{_id}") not in gymnasium.registry:
-        gymnasium.register(_name, "mas_envs.adapters.gymnasium:SingleAgent", kwargs={"env": _id})
