@@ -8,8 +8,9 @@ export GOMP_SPINCOUNT = 0
 .PHONY: help demo test test-slow lint install clean
 
 help:
-	@echo "make demo       set up $(VENV), train a solver-verifier team on this CPU (about 3 minutes), write runs/demo/"
+	@echo "make demo       set up $(VENV), train a solver-verifier team on this CPU (about a minute), write runs/demo/"
 	@echo "make test       set up $(VENV), then formatting, types, import rules and all fast tests (at most 15 minutes)"
+	@echo "make install    set up $(VENV) with all that the other commands need; then: . $(VENV)/bin/activate"
 	@echo "make test-slow  soak, chaos and multi-process tests, and the whole demo over several seeds"
 
 $(VENV)/bin/python:

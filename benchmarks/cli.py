@@ -49,7 +49,7 @@ def run(
         list[str],
         typer.Option(
             help="Run folder of mas-train, model folder or id, http://host/v1#MODEL, "
-            "scripted:adder or scripted:package.module:function; role=… for one role only. "
+            "scripted:adder or scripted:package.module:function; role=… or agent=… for one only. "
             "Repeatable. A trained team is measured as it was trained: what its run says is the "
             "default of --env, --env-arg, --prompts and --max-tokens."
         ),
@@ -176,16 +176,13 @@ def _play(
     stored: Stored, env: WorkflowEnv, chosen: Team, tasks: list[Task], concurrency: int
 ) -> None:
     """`play` with a bar. Ctrl-C ends with what is stored and how to go on."""
-    rewards = list(stored.done().values())
-    counts = {"done": len(rewards), "failed": 0}
-    total = sum(rewards)
+    counts = {"done": 0, "failed": 0, "right": 0}  # of this session
 
     def show(episode: Episode) -> None:
-        nonlocal total
         counts[episode.status] += 1
-        total += episode.reward if episode.status == "done" else 0.0
+        counts["right"] += episode.grade is not None and episode.grade.correct is True
         failed = f", {counts['failed']} failed" if counts["failed"] else ""
-        bar.advance(1, f"mean reward {total / max(counts['done'], 1):.3f}{failed}")
+        bar.advance(1, f"{100 * counts['right'] / max(counts['done'], 1):.1f} % right{failed}")
 
     async def whole() -> None:
         try:
@@ -199,7 +196,7 @@ def _play(
 
     title = stored.settings.suite["name"]
     try:
-        with progress(title, stored.wanted, done=counts["done"]) as bar:
+        with progress(title, stored.wanted, done=len(stored.done())) as bar:
             asyncio.run(whole())
     except KeyboardInterrupt:
         raise KeyboardInterrupt(

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.suites import suite
+from benchmarks.suites import check_blind, suite
 from benchmarks.trained import Trained
 from mas_envs.console import key_values
 from mas_envs.errors import UserError
@@ -84,6 +84,7 @@ def environment(name: str, tasks: TaskSet, flags: Flags) -> WorkflowEnv:
         args["prompts"] = flags.prompts
     try:
         made = make(flags.env or default.id, tasks=tasks, **args)
+        check_blind(made)
     except UserError as error:
         typed = str(flags._replace(max_tokens=None))
         raise UserError(f"{typed}: {error}" if typed else str(error)) from None
@@ -91,6 +92,8 @@ def environment(name: str, tasks: TaskSet, flags: Flags) -> WorkflowEnv:
     recorded["tasks"] = {key: v for key, v in (tasks.spec or {}).items() if key != "data"}
     if flags.prompts is not None:
         recorded["prompts"] = _without_folders(flags.prompts)
+    if ":" not in (corpus := str(recorded.get("retriever", ":"))):
+        recorded["retriever"] = Path(corpus).name
     made.spec = replace(made.spec, kwargs=recorded)
     return made
 

@@ -5,7 +5,7 @@ PATH or org/name              a model's folder or id, run in this process (needs
 http://host:8000/v1#MODEL     an OpenAI-compatible server
 scripted:adder                a built-in script that plays the `arith` suite, to try things out
 scripted:package.module:name  your own function of a `Request`
-solver=…,verifier=…           one of these for each role
+solver=…,verifier=…           one of these for each role, or for one agent (solver_1=…)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import hashlib
 import os
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,25 +42,34 @@ class Source(NamedTuple):
 
 
 class Team(NamedTuple):
-    """Policies by role, and what identifies each in the run's record."""
+    """Policies by role, or by agent where those of a role differ, and what identifies each in the
+    run's record.
+    """
 
     policies: dict[str, Policy]
     records: dict[str, dict[str, Any]]
 
 
 def team(chosen: Sequence[str], env: WorkflowEnv, source: Source) -> Team:
-    """The policies of all roles of `env`. Roles with equal targets share one policy.
+    """The policies of all agents of `env`. Those with equal targets share one policy.
 
-    Raises `UserError` for a role without policy, `UnknownName` for a policy without role.
+    Raises `UserError` for a role without policy, `UnknownName` for a policy without role or agent.
     """
-    roles = list(dict.fromkeys(role_of(agent) for agent in env.possible_agents))
-    targets = {role: _model(role, target) for role, target in _targets(chosen, roles).items()}
-    made: dict[str, tuple[Policy, dict[str, Any]]] = {}
-    for target in dict.fromkeys(targets[role] for role in roles):
-        made[target] = _policy(target, source)
+    targets = {
+        agent: _model(agent, target)
+        for agent, target in _targets(chosen, env.possible_agents).items()
+    }
+    made = {target: _policy(target, source) for target in dict.fromkeys(targets.values())}
+    of_role: dict[str, set[str]] = {}
+    for agent, target in targets.items():
+        of_role.setdefault(role_of(agent), set()).add(target)
+    named = {
+        role_of(agent) if len(of_role[role_of(agent)]) == 1 else agent: target
+        for agent, target in targets.items()
+    }
     return Team(
-        {role: made[targets[role]][0] for role in roles},
-        {role: made[targets[role]][1] for role in roles},
+        {name: made[target][0] for name, target in named.items()},
+        {name: made[target][1] for name, target in named.items()},
     )
 
 
@@ -77,21 +86,25 @@ def named_targets(chosen: Sequence[str]) -> dict[str, str]:
     return named
 
 
-def _targets(chosen: Sequence[str], roles: Iterable[str]) -> dict[str, str]:
-    named = named_targets(chosen)
-    for role in named:
-        if role and role not in roles:
-            raise UnknownName("role", role, roles, where="--policy")
-    missing = [role for role in roles if role not in named and "" not in named]
-    if missing:
+def _targets(chosen: Sequence[str], agents: Sequence[str]) -> dict[str, str]:
+    """The target of each agent: its own, else its role's, else everybody's."""
+    named, roles = named_targets(chosen), list(dict.fromkeys(map(role_of, agents)))
+    for name in named:
+        if name and name not in {*roles, *agents}:
+            raise UnknownName("role", name, [*roles, *agents], where="--policy")
+    found = {
+        agent: next((named[key] for key in (agent, role_of(agent), "") if key in named), None)
+        for agent in agents
+    }
+    if missing := list(dict.fromkeys(role_of(a) for a in agents if found[a] is None)):
         raise UserError(f"--policy names none for {', '.join(missing)}; add {missing[0]}=…")
-    return {role: named.get(role, named.get("", "")) for role in roles}
+    return {agent: target for agent, target in found.items() if target is not None}
 
 
-def _model(role: str, target: str) -> str:
-    """Where a run or a checkpoint is named: its model for that role."""
+def _model(agent: str, target: str) -> str:
+    """Where a run or a checkpoint is named: its model for that agent."""
     checkpoint = checkpoint_of(target)
-    return target if checkpoint is None else read_trained(checkpoint).model_of(role, checkpoint)
+    return target if checkpoint is None else read_trained(checkpoint).model_of(agent, checkpoint)
 
 
 def _policy(target: str, source: Source) -> tuple[Policy, dict[str, Any]]:

@@ -78,7 +78,8 @@ class Stored:
     def done(self) -> dict[tuple[str, int], float]:
         """(task, sample) → reward of every finished episode, from the index."""
         rows = read_index(self.folder / "episodes")
-        return {(row.task, row.sample): row.reward for row in rows if row.status == "done"}
+        done = (row for row in rows if row.status == "done" and not row.fork)
+        return {(row.task, row.sample): row.reward for row in done}
 
     def episodes(self) -> Iterator[Episode]:
         """Finished episodes, and failed ones of which no later try finished."""

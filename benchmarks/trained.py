@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from mas_envs.errors import BadFile, UserError
+from mas_envs.protocol import role_of
 
 _STEP = re.compile(r"step-(\d{6,})")
 
@@ -28,15 +29,18 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 class Trained(msgspec.Struct, frozen=True):
-    """The "team" of a state.json: role → model, and the paths of models that are not trained."""
+    """The "team" of a state.json: role or agent id → model, and the paths of untrained models."""
 
     env: Environment
     agents: dict[str, str]
     frozen: dict[str, str]
     max_tokens: int
 
-    def model_of(self, role: str, checkpoint: Path) -> str:
-        """Path (or hub id) of what plays that role. Raises `UserError` for a role it lacks."""
+    def model_of(self, agent: str, checkpoint: Path) -> str:
+        """Path (or hub id) of what plays the agent of that id, or of its role if the team has none
+        of that id. Raises `UserError` for a role it lacks.
+        """
+        role = agent if agent in self.agents else role_of(agent)
         if role not in self.agents:
             known = ", ".join(self.agents)
             raise UserError(f"--policy {checkpoint}: its team has no {role!r}, only {known}; "

@@ -11,10 +11,9 @@ from __future__ import annotations
 import asyncio
 
 import mas_envs
-from mas_envs import Ask, Call, Message, Outcome, WorkflowEnv
+from mas_envs import Ask, Call, Message, Outcome, ScriptedPolicy, WorkflowEnv
 from mas_envs.parsing import boxed, tag
-from mas_envs.policies.scripted import ScriptedPolicy
-from mas_envs.tools import as_grade, grade_math
+from mas_envs.tools import as_grade, math_grader
 
 pick = tag("pick", ("first", "second"))
 
@@ -24,7 +23,7 @@ class PickEnv(WorkflowEnv):
 
     def __init__(self, **common):
         super().__init__(**common)
-        self.tools = {"grade": grade_math}
+        self.tools = {"grade": math_grader}
 
     def team(self):
         return ["solver_0", "solver_1", "judge_0"]

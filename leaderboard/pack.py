@@ -119,8 +119,11 @@ def _read_run(run: Path) -> _Run:
 
 
 def _finished(run: Path) -> Iterator[Episode]:
-    """Without the failed ones: a later try took their place, or the run is not complete."""
-    return (episode for episode in read_episodes(run / "episodes") if episode.status == "done")
+    """Without forks, which are no samples, and without the failed: a later try took their place,
+    or the run is not complete.
+    """
+    stored = read_episodes(run / "episodes")
+    return (one for one in stored if one.status == "done" and "fork" not in one.provenance)
 
 
 def _written(

@@ -1,11 +1,13 @@
 """Play a submitted conversation again, with our environment and our grader.
 
-Texts and tool results come from the submission; who is asked what, how each answer is read, what it
-earns and whether it is right come from us. Whatever then differs was not produced as declared.
+Texts come from the submission, and results of tools that we do not have; who is asked what, how
+each answer is read, what the other tools give, what a turn earns and whether the answer is right
+come from us. Whatever then differs was not produced as declared.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -20,11 +22,19 @@ from mas_envs.tasks import Task
 from mas_envs.tools import call_now
 from mas_envs.workflow import WorkflowEnv
 
-REGRADED = ("grade",)  # tools whose stored results we do not believe but compute
+SCORES = 1e-4  # by which scores of passages may differ from machine to machine, relative
 CLOCK = ("started", "seconds")
 
 Report = Callable[[str, str], None]
 """Takes the check and the problem found."""
+
+
+def computed_tools(manifest: Manifest) -> set[str]:
+    """The tools whose stored results we do not believe but compute: the grader, and the search if
+    its retriever is the embedded one.
+    """
+    retriever = manifest.env.get("kwargs", {}).get("retriever", "tinyworld")
+    return {"grade", "search"} if retriever == "tinyworld" else {"grade"}
 
 
 def replayed(
@@ -57,12 +67,18 @@ def _believed(
         raise ReplayMismatch(f"event {event.index}: comes after the end of the conversation")
     if isinstance(event, ToolResult):
         call = session.call
-        if event.tool not in REGRADED or call is None or call.args != event.args:
+        computed = event.tool in computed_tools(manifest)
+        if not computed or call is None or (call.tool, call.args) != (event.tool, event.args):
             return event
         result = call_now(env.tools[event.tool], event.args)
-        if result != event.result:
-            report("grades", f"graded {_verdict(event.result)}, we grade {_verdict(result)}")
-        return msgspec.structs.replace(event, result=result)
+        if event.tool == "grade":
+            if result != event.result:
+                report("grades", f"graded {_verdict(event.result)}, we grade {_verdict(result)}")
+            return msgspec.structs.replace(event, result=result)
+        if not _same_passages(event.result, result):
+            query = event.args.get("query")
+            report("tools", f"event {event.index}: {query!r:.80} finds something else here")
+        return event  # with what the agents were shown, so that the replay goes on
     sampling, limit = manifest.sampling, session.asks[0].max_tokens if session.asks else None
     if limit is not None and limit < sampling.max_tokens:
         sampling = msgspec.structs.replace(sampling, max_tokens=limit)
@@ -76,6 +92,20 @@ def _believed(
     return event
 
 
+def _same_passages(stored: Any, ours: list[dict[str, Any]]) -> bool:
+    """Whether the same passages were found in the same order; scores may differ a little."""
+    if not isinstance(stored, list) or len(stored) != len(ours):
+        return False
+    for theirs, own in zip(stored, ours, strict=True):
+        if not isinstance(theirs, dict) or not isinstance(theirs.get("score"), int | float):
+            return False
+        if {**theirs, "score": 0} != {**own, "score": 0}:
+            return False
+        if not math.isclose(theirs["score"], own["score"], rel_tol=SCORES):
+            return False
+    return True
+
+
 def _verdict(result: Any) -> str:
     if not isinstance(result, dict):
         return repr(result)[:80]
@@ -85,7 +115,7 @@ def _verdict(result: Any) -> str:
 _PLACE = {
     "question": "questions", "gold": "questions", "meta": "questions", "group": "questions",
     "env": "settings", "prompts": "settings", "seed": "settings", "step": "settings",
-    "grade": "grades", "reward": "rewards",
+    "grade": "grades", "reward": "rewards", "provenance": "samples",
 }  # fmt: skip
 
 
@@ -93,14 +123,14 @@ def _compare(ours: Episode, stored: Episode, report: Report) -> None:
     """Report every field in which the stored episode differs from ours."""
     a, b = _json_values(ours), _json_values(stored)
     for key in a.keys() | b.keys():
-        if key == "events" or key in CLOCK or key in ("provenance", "status", "reason"):
+        if key == "events" or key in CLOCK or key in ("status", "reason"):
             continue
         if a.get(key) != b.get(key):
             was = f"{key} is {b.get(key)!r:.80}, not {a.get(key)!r:.80}"
             report(_PLACE.get(key, "replay"), was)
     for one, other in zip(a["events"], b["events"], strict=True):
         for key in one.keys() | other.keys():
-            if key in CLOCK or (key == "result" and one.get("tool") in REGRADED):
+            if key in CLOCK or (key == "result" and one.get("tool") == "grade"):
                 continue
             if one.get(key) != other.get(key):
                 check = "rewards" if key == "reward" else "replay"

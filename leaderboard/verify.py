@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
@@ -18,12 +18,13 @@ import msgspec
 
 import mas_envs
 from benchmarks.metrics import summary
+from benchmarks.suites import check_blind
 from leaderboard.archive import LIMITS, Archive, Limits
 from leaderboard.findings import Check, Findings
 from leaderboard.manifest import MANIFEST, PROMPTS, Manifest, Score, decode_manifest
 from leaderboard.questions import Questions
-from leaderboard.replay import replayed
-from mas_envs.episodes.schema import Episode, decode
+from leaderboard.replay import computed_tools, replayed
+from mas_envs.episodes.schema import Episode, ToolResult, decode
 from mas_envs.errors import BadFile, UserError
 from mas_envs.registration import EnvSpec
 from mas_envs.workflow import WorkflowEnv
@@ -69,6 +70,7 @@ def verify(path: Path, data: Path | None = None, limits: Limits = LIMITS) -> Ver
         ):
             spoke = {role: sorted(names) for role, names in seen.models.items()}
             findings.add("settings", f"declared models {manifest.models}, found {spoke}")
+        _check_tools(manifest, seen, findings)
         if seen.repeats and manifest.sampling.temperature > 0:
             findings.warnings["repeats"] = (
                 f"{seen.repeats} of {seen.count} samples repeat another one of their "
@@ -108,6 +110,7 @@ def _environment(archive: Archive, manifest: Manifest, findings: Findings) -> Wo
                 prompts.write_bytes(archive.read(PROMPTS))
                 kwargs["prompts"] = str(prompts)
             env = mas_envs.make(declared.id, **kwargs)
+            check_blind(env)
     except Exception as error:  # whatever a constructor does with arguments nobody vouches for
         findings.add("settings", f"the environment cannot be made: {error}")
         return None
@@ -123,7 +126,7 @@ _SHIPPED = re.compile(r"(\w+=)?[\w-]+(,\w+=[\w-]+)*")
 def _check_harmless(kwargs: dict[str, Any]) -> None:
     """Arguments may name no code and no file of this machine. Raises `UserError`.
 
-    Sets `retriever` aside: the stored passages are replayed, so nothing is searched.
+    Sets `retriever` aside: what it found is believed, or searched with the embedded one.
     """
     kwargs.pop("retriever", None)
     for role, hook in dict(kwargs.get("shaping") or {}).items():
@@ -146,6 +149,7 @@ class _Seen:
         self.samples: dict[str, set[int]] = defaultdict(set)
         self.models: dict[str, set[str]] = defaultdict(set)
         self.texts: dict[str, set[bytes]] = defaultdict(set)
+        self.tools: Counter[str] = Counter()
         self.count = self.repeats = 0
 
 
@@ -197,6 +201,7 @@ def _remember(seen: _Seen, stored: Episode) -> None:
     seen.samples[stored.task].add(stored.sample)
     for turn in stored.turns:
         seen.models[turn.role].add(turn.model)
+    seen.tools.update(event.tool for event in stored.events if isinstance(event, ToolResult))
     texts = blake2b("\0".join(turn.text for turn in stored.turns).encode(), digest_size=16).digest()
     seen.repeats += texts in seen.texts[stored.task]
     seen.texts[stored.task].add(texts)
@@ -212,6 +217,16 @@ def _check_samples(
         if len(seen.samples[task]) != manifest.k:
             found = len(seen.samples[task])
             findings.add("samples", f"task {task} has {found} of {manifest.k} samples")
+
+
+def _check_tools(manifest: Manifest, seen: _Seen, findings: Findings) -> None:
+    """Say which tool results were believed, not computed again."""
+    believed = {name: n for name, n in seen.tools.items() if name not in computed_tools(manifest)}
+    if believed:
+        counts = ", ".join(f"{n} of {name!r}" for name, n in sorted(believed.items()))
+        source = manifest.env.get("kwargs", {}).get("retriever")
+        where = f" (retriever {source!r:.80})" if "search" in believed else ""
+        findings.unchecked["tools"] = f"stored results were believed: {counts}{where}"
 
 
 def _check_scores(manifest: Manifest, found: dict[str, object], findings: Findings) -> None:

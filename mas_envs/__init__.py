@@ -10,6 +10,8 @@
 or, many episodes at once: `episodes = await mas_envs.collect(env, policy, env.tasks, samples=8)`.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from mas_envs.episodes.schema import (
     Episode,
     Grade,
@@ -20,6 +22,7 @@ from mas_envs.episodes.schema import (
     row_rewards,
 )
 from mas_envs.episodes.store import EpisodeWriter, read_episodes, write_episodes
+from mas_envs.errors import UserError
 from mas_envs.fork import Fork
 from mas_envs.policies.base import Policy, Request, Response
 from mas_envs.registration import EnvSpec, make, register, registry, spec
@@ -27,6 +30,13 @@ from mas_envs.rollout import collect, rollout
 from mas_envs.session import Session, replay
 from mas_envs.tasks import Task, TaskSet, load_tasks
 from mas_envs.workflow import Ask, Call, Outcome, Reply, WorkflowEnv
+
+if TYPE_CHECKING:
+    from mas_envs.episodes.text import conversation_text
+    from mas_envs.policies.http import HTTPPolicy
+    from mas_envs.policies.random_text import RandomPolicy
+    from mas_envs.policies.scripted import ScriptedPolicy
+    from mas_envs.testing import check
 
 __all__ = [
     "Ask",
@@ -36,20 +46,26 @@ __all__ = [
     "EpisodeWriter",
     "Fork",
     "Grade",
+    "HTTPPolicy",
     "Message",
     "Outcome",
     "Policy",
+    "RandomPolicy",
     "Reply",
     "Request",
     "Response",
     "Sampling",
+    "ScriptedPolicy",
     "Session",
     "Task",
     "TaskSet",
     "ToolResult",
     "Turn",
+    "UserError",
     "WorkflowEnv",
+    "check",
     "collect",
+    "conversation_text",
     "load_tasks",
     "make",
     "read_episodes",
@@ -61,6 +77,24 @@ __all__ = [
     "spec",
     "write_episodes",
 ]
+
+_LAZY = {
+    "HTTPPolicy": "mas_envs.policies.http",
+    "RandomPolicy": "mas_envs.policies.random_text",
+    "ScriptedPolicy": "mas_envs.policies.scripted",
+    "check": "mas_envs.testing",
+    "conversation_text": "mas_envs.episodes.text",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What is used now and then loads on first use."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'mas_envs' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_LAZY[name]), name)
+
 
 register("math-v0", "mas_envs.math.env:MathEnv")
 register("math-single-v0", "mas_envs.math.env:MathSingleEnv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -21,7 +22,15 @@ def by_name(name: str) -> Any:
     try:
         return getattr(_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise UserError(f"{name!r} cannot be imported: {error}") from error
+        hint = _hint(module, attribute)
+        raise UserError(f"{name!r} cannot be imported: {error}{hint}") from error
+
+
+def _hint(module: str, attribute: str) -> str:
+    if module in sys.modules:
+        near = difflib.get_close_matches(attribute, vars(sys.modules[module]), n=1, cutoff=0.5)
+        return f"; did you mean '{module}:{near[0]}'?" if near else ""
+    return "; modules are looked for in the current folder and in PYTHONPATH"
 
 
 def _module(name: str) -> Any:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from mas_envs import testing
+from mas_envs.by_name import by_name
 from mas_envs.console import command_line, key_values, progress
-from mas_envs.describe import describe
+from mas_envs.describe import describe, headline
 from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.shards import shards
 from mas_envs.episodes.store import read_episodes, write_episodes
@@ -59,7 +60,11 @@ Out = Annotated[Path | None, typer.Option(help="Also write the episodes there (.
 def list_() -> None:
     """The environments that are installed."""
     for spec in all_specs():
-        typer.echo(f"{spec.id:<20} {spec.entry_point}")
+        try:
+            about = headline(by_name(spec.entry_point))
+        except UserError as error:  # a plug-in that cannot be imported hides no other one
+            about = str(error)
+        typer.echo(f"{spec.id:<20} {about}")
 
 
 @app.command()
@@ -127,8 +132,9 @@ def replay(
     """
     overrides = key_values(arg or (), "--arg")
     if at is None:
-        if policy:
-            raise UserError("--policy plays on from an event; say which: --episode 2 --at 3")
+        if policy or out is not None or samples > 1:
+            raise UserError("--policy, --samples and --out play on from an event; say which: "
+                            "--episode 2 --at 3 --policy random")  # fmt: skip
         _replay_all(path, episode, overrides)
         return
     chosen = _one(path, episode or 0)
@@ -136,6 +142,8 @@ def replay(
     if policy:
         _play(env, policy, [Fork(chosen, at)], out, samples=samples, seed=seed)
         return
+    if out is not None or samples > 1:
+        raise UserError("--samples and --out need to know who plays on: --policy random")
     session = replayed(env, chosen, at)
     if session.call is not None:
         typer.echo(f"event {at} calls {session.call.tool}: {session.call.args}")
@@ -201,14 +209,14 @@ def _replay_all(path: Path, number: int | None, overrides: dict[str, Any]) -> No
                 count += 1
             bar.advance()
     if not count:
-        raise BadFile(path, f"no episode {number}")
+        raise BadFile(path, f"no episode {number}", fix="they are counted from 0")
     typer.echo(f"ok  {count} episodes replay exactly, to every decision")
 
 
 def _one(path: Path, number: int) -> Episode:
     for episode in islice(_stored(path), number, None):
         return episode
-    raise BadFile(path, f"no episode {number}")
+    raise BadFile(path, f"no episode {number}", fix="they are counted from 0")
 
 
 def _stored(path: Path) -> Iterator[Episode]:

@@ -11,7 +11,7 @@ from mas_envs.parsing import after_think, boxed
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Ask, Call, Outcome, Play
 from mas_envs.tasks import Task
-from mas_envs.tools import as_grade, grade_math
+from mas_envs.tools import as_grade, math_grader
 from mas_envs.workflow import WorkflowEnv
 
 
@@ -49,7 +49,7 @@ class DebateEnv(WorkflowEnv):
         self.rounds = check_count("rounds", rounds)
         self.max_decisions = debaters * rounds + 1
         super().__init__(**common)
-        self.tools = {"grade": grade_math}
+        self.tools = {"grade": math_grader}
 
     def team(self) -> list[str]:
         """The debaters and the judge."""

@@ -25,8 +25,9 @@ HEADER = """\
 
 Made from the code by `python -m mas_envs.describe > docs/environments.md`: change the docstrings,
 not this file. `mas-envs show ID` prints such a page for any environment, yours included
-(`mas-envs show my_module:MyEnv`). To write one, see [new-workflow.md](new-workflow.md); to use one
-in Gymnasium, PettingZoo's parallel API or TorchRL, see [adapters.md](adapters.md).
+(`mas-envs show my_module:MyEnv`). To use one in a method of your own, see
+[own-method.md](own-method.md); to write one, [new-workflow.md](new-workflow.md); in Gymnasium,
+PettingZoo's parallel API or TorchRL, [adapters.md](adapters.md).
 
 """
 
@@ -41,7 +42,7 @@ def all_pages() -> str:
     index, pages = [], [["## What all environments share", "", *_words(WorkflowEnv, "###", True)]]
     for env in map(make, shipped()):
         id = env.spec.id
-        index.append(f"- [{id}](#{id}): {_prose(type(env)).splitlines()[0]}")
+        index.append(f"- [{id}](#{id}): {headline(type(env))}")
         episode = _fenced(conversation_text(play_example(env)))
         pages.append([*_page(env, "##", common=False), "", "### An episode", "", *episode])
     return HEADER + "\n\n".join("\n".join(page) for page in [index, *pages]) + "\n"
@@ -75,6 +76,11 @@ def _words(cls: type, mark: str, common: bool, facts: Iterable[str] = ()) -> Ite
         if entries := sections.get(title):
             yield from ("", f"{mark} {title}", "")
             yield from (_entry(name, text) for name, text in entries.items())
+
+
+def headline(cls: type) -> str:
+    """The first line of what the docstring says."""
+    return next(iter(_prose(cls).splitlines()), "")
 
 
 def _prose(cls: type) -> str:

@@ -2,15 +2,13 @@
 
 Who is asked, verdicts, invalid actions, queries, what is scored and what agents can be shown follow
 the reference (github.com/langfengQ/DrMAS at 19c632bc); each difference from our stricter default is
-a row of `tests/mas_envs/drmas_cases.py`. Then `malformed_verdict` and
-`force_answer` have no effect.
+a row of `tests/mas_envs/drmas_cases.py`.
 
 What differs from the reference on purpose:
 
 - Its prompts are not ours to ship. `prompts: FILE` loads a set; the observations can be the same
-  byte for byte, for which search prompts have two placeholders more: `{taken}`, the turns so far,
-  and in `history` `{once}`, before which stands what announces the history (the test shows how).
-  One exception: the reference's search team never sees a literal "{memory}" in what it is shown.
+  byte for byte (`tests/mas_envs/test_drmas.py` shows how). One exception: the reference's search
+  team never sees a literal "{memory}" in what it is shown.
 - Whether two answers are equal is judged by our graders.
 - A retriever that fails makes a failed episode; there its error message is shown to the agents.
 - An observation is never cut; there the middle of a prompt over its limit is left out.

@@ -61,6 +61,10 @@ class ReplayMismatch(MasError):
     """A replayed workflow asked something else than the recording says."""
 
 
+class CheckFailed(MasError):
+    """An environment does not keep a promise; the message says which (`mas-envs check`)."""
+
+
 class MachineryError(MasError):
     """An engine, tool, retriever or grader failed for a reason outside the model's response."""
 

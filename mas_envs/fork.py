@@ -19,11 +19,12 @@ from mas_envs.session import Session, replay
 class Fork:
     """A place in an episode, used where a task goes in `rollout` and `collect`.
 
-    The events before `decision` are kept with their tokens; what comes after is played anew, in
-    the same task and with the same environment seed. `id` hashes the task and those events, so
-    that two places draw independently, and the same place the same. A resampled episode has its
-    original's task; its `provenance` tells this id (`fork`), and of the original the `sample` and
-    the `decision` where it was left. In training the turns before that are no rows.
+    The events (turns and tool results) before `decision` are kept with their tokens; what comes
+    after is played anew, in the same task and with the same environment seed. `id` hashes the task
+    and those events, so that two places draw independently, and the same place the same. A
+    resampled episode has its original's task; its `provenance` tells this id (`fork`), and of the
+    original the `sample` and the `decision` where it was left. In training the turns before that
+    are no rows.
     """
 
     def __init__(self, episode: Episode, decision: int) -> None:
@@ -33,7 +34,8 @@ class Fork:
         last = len(episode.events) - (episode.status == "done")
         whole = isinstance(decision, int) and not isinstance(decision, bool)
         if not whole or not 0 <= decision <= last:
-            raise UserError(f"decision {decision!r}; the episode can be forked at 0 to {last}")
+            raise UserError(f"decision {decision!r}; the episode can be forked at 0 to {last}, "
+                            "counting its turns and tool results")  # fmt: skip
         self.episode, self.decision = episode, decision
 
     @cached_property

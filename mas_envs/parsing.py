@@ -139,6 +139,8 @@ def tag(name: str, choices: Sequence[str] | None = None) -> Parser:
     Raises `UserError` for a name that cannot be a tag's and for choices that nothing can match or
     that differ by case alone.
     """
+    if isinstance(choices, str):
+        raise UserError(f"choices {choices!r} of tag {name!r}; give a list, as in [{choices!r}]")
     found = _Tag(name)
     allowed = None if choices is None else {_lower(choice): choice for choice in choices}
     if choices is not None and (

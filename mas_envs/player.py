@@ -7,35 +7,46 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import operator
 import time
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from mas_envs.episodes.plain import plain
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.errors import MachineryError, UnknownName, UserError
 from mas_envs.fork import Fork
-from mas_envs.policies.base import Policies, Policy, Request, Response
+from mas_envs.policies.base import Policies, Policy, Request, Response, checked
 from mas_envs.protocol import Ask, role_of
 from mas_envs.session import Session
 from mas_envs.tasks import Task
-from mas_envs.tool_queue import ToolQueue, stop_if_cancelled
+from mas_envs.tool_queue import ToolQueue, back_off, stop_if_cancelled
 from mas_envs.workflow import WorkflowEnv
 
 
 def environment_seed(seed: int, step: int, task_id: str) -> int:
     """The environment's seed: the same for all members of a group, which differ in sampling."""
-    return int(np.random.SeedSequence([seed, step, int(task_id, 16)]).generate_state(1)[0])
+    return int(_sequence(seed, step, int(task_id, 16)).generate_state(1)[0])
 
 
 def turn_seed(seed: int, step: int, task_id: str, sample: int, turn: int) -> int:
     """The sampling seed of one turn. 63 bits: what every engine and JSON reader can hold."""
-    sequence = np.random.SeedSequence([seed, step, int(task_id, 16), sample, turn])
+    sequence = _sequence(seed, step, int(task_id, 16), sample, turn)
     return int(sequence.generate_state(1, np.uint64)[0]) >> 1
+
+
+def _sequence(*numbers: int) -> np.random.SeedSequence:
+    """`SeedSequence(numbers)` in two thirds of the time: numpy is slow to cut them into words."""
+    words = []
+    for number in numbers:
+        words.append(number & 0xFFFFFFFF)
+        while number := number >> 32:
+            words.append(number & 0xFFFFFFFF)
+    return np.random.SeedSequence(np.array(words, np.uint32))
 
 
 def _for_agent(chosen: Any, agent: str, what: str) -> Any:
@@ -53,7 +64,8 @@ def _check_names(chosen: Any, agents: Sequence[str], what: str) -> None:
     known = {*agents, *map(role_of, agents)}
     for name in chosen if isinstance(chosen, Mapping) else ():
         if name not in known:
-            raise UnknownName("agent", str(name), known, where=what)
+            fix = "for all agents give a Sampling" if what == "sampling" else ""
+            raise UnknownName("agent", str(name), known, where=what, fix=fix)
 
 
 class Job(NamedTuple):
@@ -66,11 +78,32 @@ class Job(NamedTuple):
     """`sample`, counted on over the repetitions of one task: no two of its episodes are alike."""
 
 
-def check_tasks(tasks: Sequence[Task | Fork]) -> None:
-    """Raises `UserError` for anything else than tasks and forks."""
+def whole(name: str, value: Any, least: int = 0) -> int:
+    """`value` as Python's own int. Raises `UserError` unless it is one from `least` up."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if number < least:
+        raise UserError(f"{name}={value!r:.80}; it must be a whole number from {least} up")
+    return number
+
+
+def check_seconds(name: str, value: Any) -> None:
+    """Raises `UserError` for anything else than None and a number above 0."""
+    if value is not None and not (isinstance(value, int | float) and value > 0):
+        raise UserError(f"{name}={value!r:.80}; it must be a number of seconds above 0, or None")
+
+
+def check_tasks(tasks: Iterable[Task | Fork]) -> Sequence[Task | Fork]:
+    """The tasks as a sequence. Raises `UserError` for anything else than tasks and forks."""
+    if not isinstance(tasks, Iterable):
+        raise UserError(f"tasks={tasks!r:.80}; give a list, such as env.tasks or [task]")
+    tasks = tuple(tasks)
     for task in tasks:
         if not isinstance(task, Task | Fork):
             raise UserError(f"{task!r:.80} among the tasks; give env.tasks, Tasks or Forks")
+    return tasks
 
 
 def jobs_of(
@@ -83,6 +116,10 @@ def jobs_of(
             if (task.id, sample) not in skip:
                 yield Job(group, task, sample, sample + samples * seen[task.id])
         seen[task.id] += 1
+
+
+MISTAKES = (TypeError, AttributeError, NameError, LookupError, ValueError, AssertionError)
+"""What a slip in the code of a policy or a tool raises, and a broken machine does not."""
 
 
 class Player:
@@ -98,6 +135,8 @@ class Player:
         deadline_s: float | None,
         retries: int,
     ) -> None:
+        if isinstance(env, type) or not callable(getattr(env, "play", None)):
+            raise UserError(f"{env!r:.80} is no environment; give what make('math-v0') returns")
         self.env, self.seed, self.step = env, seed, step
         self.deadline_s, self.retries = deadline_s, retries
         for what, chosen in (("policies", policies), ("sampling", sampling)):
@@ -106,15 +145,18 @@ class Player:
             agent: _for_agent(policies, agent, "policy") for agent in env.possible_agents
         }
         for agent, policy in self.policies.items():
-            if not isinstance(policy, Policy):
-                raise UserError(
-                    f"the policy of {agent!r} is {policy!r:.80}; it has no act(request)"
-                )
+            if isinstance(policy, type) or not isinstance(policy, Policy):
+                raise UserError(f"the policy of {agent!r} is {policy!r:.80}, with no act(request)"
+                                "; give an object, such as ScriptedPolicy(function)")  # fmt: skip
         self.sampling: dict[str, Sampling] = {
             agent: _for_agent(sampling, agent, "sampling") or Sampling()
             for agent in env.possible_agents
         }
+        for agent, one in self.sampling.items():
+            if not isinstance(one, Sampling):
+                raise UserError(f"the sampling of {agent!r} is {one!r:.80}; give a Sampling")
         self.tools = {name: ToolQueue(name, tool, retries) for name, tool in env.tools.items()}
+        self._told = False
 
     async def play(self, job: Job) -> Episode:
         """One episode, done or failed."""
@@ -128,8 +170,16 @@ class Player:
                 raise
             return session.fail(f"deadline of {self.deadline_s:g} s")
         except MachineryError as error:
+            self._tell_of_bug(error)
             return session.fail(str(error))
         return session.episode
+
+    def _tell_of_bug(self, fault: MachineryError) -> None:
+        """Log the first fault of a rollout that looks like a mistake in a policy or tool."""
+        if isinstance(fault.__cause__, MISTAKES) and not self._told:
+            self._told = True
+            told = "an episode failed, and others may: %s"
+            logging.getLogger("mas_envs").warning(told, fault, exc_info=fault.__cause__)
 
     def _session(self, job: Job) -> Session:
         """The episode's start, or the decision where it is forked."""
@@ -150,8 +200,7 @@ class Player:
         while session.outcome is None:
             started = time.perf_counter()
             if session.call is not None:
-                args = plain(session.call.args, session.call.tool)  # a tool may change its own copy
-                result = await self.tools[session.call.tool].call(args)
+                result = await self.tools[session.call.tool].call(session.call.args)
                 session.give(result, time.perf_counter() - started)
                 continue
             requests = [
@@ -181,17 +230,15 @@ class Player:
             try:
                 response = await policy.act(request)
                 stop_if_cancelled()  # even if the policy answers its cancellation with a Response
-                if not isinstance(response, Response) or not isinstance(response.text, str):
-                    raise TypeError(f"expected a Response with text, not {response!r:.80}")
-                return response
-            except UserError:
+                return checked(response)
+            except (UserError, KeyboardInterrupt, SystemExit, GeneratorExit):
                 raise
-            except (Exception, asyncio.CancelledError) as error:
+            except BaseException as error:  # a panic of an extension module is no `Exception`
                 stop_if_cancelled(error)
                 if attempt == self.retries:
                     reason = f"policy of {request.agent}: {type(error).__name__}: {error}"
                     raise MachineryError(reason) from error
-                await asyncio.sleep(0.1 * 2**attempt)
+                await back_off(attempt)
         raise AssertionError("unreachable")
 
 

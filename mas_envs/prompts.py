@@ -3,11 +3,13 @@
 name = "default"
 version = 1
 [solver]
-system = "..."                     # optional
+system = "..."                     # optional, shown as it stands
 user = "{question}{history}"
+intro = "\\nWhat happened so far:"  # optional: stands before the history, if there is any
 history = "\\nEarlier: {draft}"     # rendered once per earlier round, concatenated
 [solver_1]                          # optional: one agent's own texts instead of its role's
 
+A placeholder that the workflow does not fill is shown as it stands.
 All that we ship stand in `mas_envs/prompt_sets/`, a folder per environment.
 """
 
@@ -25,7 +27,7 @@ from mas_envs.protocol import role_of
 
 PROMPT_SETS = Path(__file__).parent / "prompt_sets"
 
-TEXTS = ("system", "user", "history")
+TEXTS = ("system", "user", "intro", "history")
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
@@ -36,7 +38,7 @@ def fill(template: str, fields: Mapping[str, str]) -> str:
 
 
 class PromptSet:
-    """The prompts of one environment: `texts[agent or role]` → system, user, history.
+    """The prompts of one environment: `texts[agent or role]` → system, user, intro, history.
 
     `id` (name, version, hash) is recorded in every episode.
     """
@@ -55,7 +57,9 @@ class PromptSet:
             name = agent if agent in tables else role_of(agent)
             table = tables.get(name)
             if not isinstance(table, dict) or "user" not in table:
-                raise BadFile(path, f"no [{name}] table with a 'user' text", fix="add it")
+                there = ", ".join(f"[{key}]" for key in tables if isinstance(tables[key], dict))
+                problem = f"no [{name}] table with a 'user' text"
+                raise BadFile(path, problem, fix=f"add it; the file has {there or 'no table'}")
             for key, text in table.items():
                 if key not in TEXTS:
                     raise BadFile(path, f"[{name}] has {key!r}", fix=f"known: {', '.join(TEXTS)}")
@@ -76,6 +80,7 @@ class PromptSet:
             raise UnknownName("agent", str(agent), self.texts, where=f"prompts {self.id}")
         texts = self.texts[agent]
         past = "".join(fill(texts.get("history", ""), entry) for entry in history)
+        past = fill(texts.get("intro", ""), fields) * bool(past) + past
         user = Message("user", fill(texts["user"], {**fields, "history": past}))
         return (Message("system", texts["system"]), user) if texts.get("system") else (user,)
 

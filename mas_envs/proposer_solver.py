@@ -12,7 +12,7 @@ from mas_envs.parsing import boxed, tag
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Ask, Call, Outcome, Play
 from mas_envs.tasks import Task
-from mas_envs.tools import as_grade, grade_math
+from mas_envs.tools import as_grade, math_grader
 from mas_envs.workflow import WorkflowEnv
 
 
@@ -53,7 +53,7 @@ class ProposerSolverEnv(WorkflowEnv):
         self.solvers = [f"solver_{n}" for n in range(check_count("solvers", solvers))]
         self.max_decisions = 1 + solvers
         super().__init__(**common)
-        self.tools = {"grade": grade_math}
+        self.tools = {"grade": math_grader}
 
     def team(self) -> list[str]:
         """The proposer and the solvers."""

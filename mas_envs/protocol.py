@@ -42,7 +42,7 @@ class Reply(NamedTuple):
     turn: int
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class Outcome(msgspec.Struct, frozen=True):
     """The end of an episode. `reward` is the team's; `info` holds JSON values for readers.
 
     `turn_rewards` maps `Reply.turn` to what that turn earned by itself, beside the team's reward
@@ -67,6 +67,7 @@ class Workflow(Protocol):
     spec: Any
     prompts_id: str
     possible_agents: list[str]
+    max_decisions: int
     tools: dict[str, Tool]
     invalid_penalty: Mapping[str, float]
     shaping: Mapping[str, Shaping]

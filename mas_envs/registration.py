@@ -70,7 +70,7 @@ def register(id: str, entry_point: str, kwargs: Mapping[str, Any] | None = None)
     """
     if not _ID.fullmatch(id):
         raise UserError(f"environment id {id!r}; write it like 'name-v0'")
-    if ":" not in entry_point:
+    if not isinstance(entry_point, str) or ":" not in entry_point:
         raise UserError(f"entry point {entry_point!r} of {id!r}; write it as 'module:Class'")
     new = EnvSpec(id, entry_point, dict(kwargs or {}))
     if id in registry:
@@ -126,7 +126,10 @@ def spec(id: str) -> EnvSpec:
 
 
 def arguments(creator: Any) -> list[str] | None:
-    """The keywords an environment class takes, its bases' included; None when it is no class."""
+    """The keywords an environment class takes; those of its bases where it passes **these on.
+
+    None when it is no class.
+    """
     if not isinstance(creator, type):
         return None
     names: list[str] = []
@@ -136,12 +139,20 @@ def arguments(creator: Any) -> list[str] | None:
             names += [
                 p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
             ]
+            if not any(p.kind is p.VAR_KEYWORD for p in parameters):
+                break
     return [name for name in dict.fromkeys(names) if name != "self"]
+
+
+COMMON = arguments(WorkflowEnv) or []
+"""The arguments of every environment."""
 
 
 def _spec_of(id: str | EnvSpec) -> EnvSpec:
     if isinstance(id, EnvSpec):
         return id
+    if not isinstance(id, str):
+        raise UserError(f"environment {id!r:.80}; give an id, 'module:Class' or an EnvSpec")
     return EnvSpec(id, entry_point=id) if ":" in id else spec(id)
 
 
@@ -152,6 +163,16 @@ def _creator(base: EnvSpec) -> Any:
         if base.id == base.entry_point:
             raise UserError(f"environment {error}") from error
         raise UserError(f"{base.id}: entry point {error}") from error
+
+
+def _check_call(base: EnvSpec, creator: Any, kwargs: Mapping[str, Any]) -> None:
+    """Raises `UserError` where the creator cannot be called so: an argument is missing, say."""
+    try:
+        inspect.signature(creator).bind(**kwargs)
+    except TypeError as error:
+        raise UserError(f"{base.id}: {error}") from None
+    except ValueError:  # a builtin without a signature
+        pass
 
 
 def make(id: str | EnvSpec, **kwargs: Any) -> WorkflowEnv:
@@ -165,7 +186,12 @@ def make(id: str | EnvSpec, **kwargs: Any) -> WorkflowEnv:
     merged = {**base.kwargs, **kwargs}
     known = arguments(creator)
     if known is not None and (unknown := [key for key in merged if key not in known]):
-        raise UnknownName("argument", unknown[0], known, where=base.id)
+        fix = (
+            ""
+            if unknown[0] not in COMMON
+            else (f"let {creator.__name__}.__init__ take **common and pass it to super().__init__")
+        )
+        raise UnknownName("argument", unknown[0], known, where=base.id, fix=fix)
     try:
         recorded = {
             key: plain(value.spec if isinstance(value, TaskSet) else value, f"{base.id}: {key}")
@@ -176,8 +202,12 @@ def make(id: str | EnvSpec, **kwargs: Any) -> WorkflowEnv:
         raise UserError(
             f"{error} (an environment's arguments are recorded in each episode)"
         ) from None
+    _check_call(base, creator, merged)
     env = creator(**merged)
     if not isinstance(env, WorkflowEnv):
         raise UserError(f"{base.entry_point} made a {type(env).__name__}, not a WorkflowEnv")
+    if not hasattr(env, "_current"):
+        raise UserError(f"{base.entry_point} is not set up; let its __init__ take **common and "
+                        "call super().__init__(**common)")  # fmt: skip
     env.spec = replace(base, kwargs=recorded)
     return env

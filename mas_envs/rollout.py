@@ -11,11 +11,10 @@ and ends the rollout with its traceback.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Container, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterable, Mapping
 from typing import Any
 
 from mas_envs.episodes.schema import Episode, Sampling
-from mas_envs.errors import UserError
 from mas_envs.failure_watch import FailureWatch
 from mas_envs.fork import Fork
 from mas_envs.policies.base import Policies
@@ -26,7 +25,7 @@ from mas_envs.workflow import WorkflowEnv
 async def rollout(
     env: WorkflowEnv,
     policies: Policies,
-    tasks: Sequence[Task | Fork],
+    tasks: Iterable[Task | Fork],
     *,
     samples: int = 1,
     concurrency: int = 64,
@@ -49,16 +48,13 @@ async def rollout(
     """
     import asyncio  # here and in `player` only: `import mas_envs` stays light
 
-    from mas_envs.player import Player, check_tasks, jobs_of
+    from mas_envs.player import Player, check_seconds, check_tasks, jobs_of, whole
     from mas_envs.tool_queue import stop_if_cancelled
 
-    if samples < 1 or concurrency < 1:
-        raise UserError(f"samples={samples}, concurrency={concurrency}; both must be at least 1")
-    if seed < 0 or retries < 0 or (deadline_s is not None and deadline_s <= 0):
-        raise UserError(
-            f"seed={seed}, retries={retries}, deadline_s={deadline_s}; none may be negative"
-        )
-    check_tasks(tasks)
+    samples, concurrency = whole("samples", samples, 1), whole("concurrency", concurrency, 1)
+    seed, step, retries = whole("seed", seed), whole("step", step), whole("retries", retries)
+    check_seconds("deadline_s", deadline_s)
+    tasks = check_tasks(tasks)
     jobs = jobs_of(tasks, samples, skip)
     player = Player(env, policies, sampling, seed, step, deadline_s, retries)
     finished: asyncio.Queue[Episode | BaseException | None] = asyncio.Queue()
@@ -69,7 +65,9 @@ async def rollout(
         try:
             for job in jobs:
                 finished.put_nowait(await player.play(job))
-        except (Exception, asyncio.CancelledError) as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # whatever it is, no episode is lost in silence
             stop_if_cancelled(error)
             finished.put_nowait(error)
         finally:
@@ -93,7 +91,7 @@ async def rollout(
 
 
 async def collect(
-    env: WorkflowEnv, policies: Policies, tasks: Sequence[Task | Fork], **options: Any
+    env: WorkflowEnv, policies: Policies, tasks: Iterable[Task | Fork], **options: Any
 ) -> list[Episode]:
     """All episodes of `rollout` (same options), in (task, sample) order."""
     episodes = [episode async for episode in rollout(env, policies, tasks, **options)]

@@ -6,21 +6,35 @@ read what it waits for (`asks`, `call` or `outcome`), then `answer` an Ask or `g
 
 from __future__ import annotations
 
-import math
+import inspect
 import time
 from collections.abc import Generator, Mapping
 from typing import Any
 
-import msgspec
 import numpy as np
 
+from mas_envs.contract import checked_asks, checked_call, checked_grade, finite, read_by
+from mas_envs.episodes.difference import shown_otherwise
 from mas_envs.episodes.plain import clean, plain
-from mas_envs.episodes.schema import Episode, Event, Ids, Message, Sampling, ToolResult, Turn
+from mas_envs.episodes.schema import (
+    Episode,
+    Event,
+    Ids,
+    Message,
+    Sampling,
+    ToolResult,
+    Turn,
+)
 from mas_envs.errors import ReplayMismatch, UserError, WorkflowError
 from mas_envs.parsing import Parsed
 from mas_envs.policies.base import Response
 from mas_envs.protocol import Ask, Call, Outcome, Reply, Workflow, role_of
 from mas_envs.tasks import Task
+
+CALLS_IN_A_ROW = 10_000
+"""More calls of tools than any workflow makes before it asks somebody or ends."""
+
+LONGEST_REASON = 1_000  # characters
 
 
 class Session:
@@ -41,16 +55,20 @@ class Session:
             env=env.spec.to_dict() if env.spec else {"id": "", "kwargs": {}},
             prompts=env.prompts_id, task=task.id, question=task.question, gold=task.answer,
             meta=task.meta, group=group, sample=sample, seed=seed, step=step,
-            events=[], info={}, started=time.time(),
+            events=[], info={}, status="running", started=time.time(),
         )  # fmt: skip
         # The task enters the seed, so that equal seeds on two tasks are not correlated.
         rng = np.random.default_rng(np.random.SeedSequence([seed, int(task.id, 16)]))
         self._play = env.play(task, rng)
         if not isinstance(self._play, Generator):
-            raise WorkflowError(f"{type(env).__name__}.play is no generator; it must yield an Ask")
+            if inspect.iscoroutine(self._play):
+                self._play.close()  # or Python warns that it was never awaited
+            raise WorkflowError(f"{type(env).__name__}.play is no generator; write it as `def`, "
+                                "not `async def`, and let it yield an Ask")  # fmt: skip
         self._replies: list[Any] = []
         self._parallel = False
         self._batch = -1
+        self._calls = 0  # since anybody was asked
         self.turn = self.asked_at = 0  # decisions made; and when the current Asks were frozen
         self.asks: list[Ask] = []
         self.call: Call | None = None
@@ -70,29 +88,33 @@ class Session:
             return
         self._batch += 1
         if isinstance(wanted, Call):
-            if wanted.tool not in self.env.tools:
-                raise WorkflowError(f"no tool {wanted.tool!r}; bound: {sorted(self.env.tools)}")
-            self.call = Call(wanted.tool, plain(wanted.args, f"arguments of {wanted.tool}"))
+            self.call = checked_call(wanted, self.env)
+            self._calls += 1
+            if self._calls > CALLS_IN_A_ROW:
+                raise WorkflowError(f"play() called {wanted.tool} and others {CALLS_IN_A_ROW} "
+                                    "times in a row and asked nobody; does it end?")  # fmt: skip
             return
+        self._calls = 0
         self._parallel = isinstance(wanted, list)
-        self.asks = list(wanted) if isinstance(wanted, list) else [wanted]
-        agents = [ask.agent if isinstance(ask, Ask) else None for ask in self.asks]
-        if not agents or any(agent not in self.env.possible_agents for agent in agents):
-            team = self.env.possible_agents
-            raise WorkflowError(f"play() yielded {wanted!r}; expected an Ask of one of {team}, "
-                                "a list of them, or a Call")  # fmt: skip
-        if len(set(agents)) < len(agents):
-            raise WorkflowError(f"an agent appears twice in one parallel list: {agents}")
-        self.asks, self.asked_at = [_frozen(ask) for ask in self.asks], self.turn
+        self.asks = checked_asks(wanted if isinstance(wanted, list) else [wanted], self.env)
+        if self.turn + len(self.asks) > (limit := self.env.max_decisions):
+            raise WorkflowError(f"play() asks for turn {limit + 1}, of {self.asks[-1].agent}; "
+                                f"max_decisions is {limit}: end the episode by then, or set "
+                                f"{type(self.env).__name__}.max_decisions")  # fmt: skip
+        self.asked_at = self.turn
 
     def _end(self, outcome: Any) -> None:
         if not isinstance(outcome, Outcome):
-            raise WorkflowError(f"play() returned {outcome!r}, not an Outcome") from None
-        if not isinstance(outcome.reward, int | float) or not math.isfinite(outcome.reward):
-            raise WorkflowError(f"the outcome's reward is {outcome.reward!r}, not a finite number")
+            raise WorkflowError(f"play() returned {outcome!r:.80}, not an Outcome; let it "
+                                "return Outcome(reward=…)") from None  # fmt: skip
+        reward = finite(outcome.reward, "the outcome's reward is")
+        grade = None if outcome.grade is None else checked_grade(outcome.grade)
+        if not isinstance(outcome.info, Mapping):
+            raise WorkflowError(f"the outcome's info is {outcome.info!r:.80}, not a dictionary")
+        info = plain(outcome.info, "info of the outcome")
         self.outcome, episode = outcome, self.episode
-        episode.reward, episode.grade = float(outcome.reward), outcome.grade
-        episode.info = plain(outcome.info, "info of the outcome")
+        episode.reward, episode.grade, episode.info = reward, grade, info
+        episode.status = "done"
         episode.seconds = time.time() - episode.started
         self._reward_turns(outcome.turn_rewards)
 
@@ -104,9 +126,10 @@ class Session:
         if unknown := set(earned) - {turn.index for turn in turns}:
             raise WorkflowError(f"turn_rewards names {sorted(unknown)}; use the `turn` of a Reply")
         for turn in turns if earned or shaping else ():
-            late = _amount(earned.get(turn.index, 0.0), turn, "turn_rewards")
+            gave = f"gave turn {turn.index} of {turn.agent}"
+            late = finite(earned.get(turn.index, 0.0), f"turn_rewards {gave}")
             if (hook := shaping.get(turn.agent) or shaping.get(turn.role)) is not None:
-                late += _amount(hook(self.episode, turn), turn, "shaping")
+                late += finite(hook(self.episode, turn), f"shaping {gave}")
             turn.reward += late
             self.late_rewards[turn.agent] = self.late_rewards.get(turn.agent, 0.0) + late
 
@@ -123,7 +146,7 @@ class Session:
             raise WorkflowError("nobody is asked: the episode is over, failed, or waits for a tool")
         ask = self.asks[0]
         text = clean(response.text)
-        parsed = ask.parse(text) if ask.parse else Parsed(text, "ok")
+        parsed = read_by(ask, text)
         if parsed.status == "missing" and response.finish_reason == "length":
             parsed = Parsed(parsed.value, "truncated")
         role = role_of(ask.agent)
@@ -132,8 +155,8 @@ class Session:
             messages=tuple(ask.messages), text=text, value=plain(parsed.value, "parsed value"),
             parse_status=parsed.status,
             reward=0.0 if parsed.status == "ok" else -self.env.invalid_penalty[role],
-            model=response.model, sampling=sampling or Sampling(), seed=seed,
-            template=response.template, finish_reason=response.finish_reason,
+            model=clean(response.model), sampling=sampling or Sampling(), seed=seed,
+            template=clean(response.template), finish_reason=clean(response.finish_reason),
             versions=response.versions, prompt_ids=response.prompt_ids, ids=response.ids,
             log_probs=response.log_probs, seconds=seconds,
             prompt_tokens=_count(response.prompt_ids, response.prompt_tokens),
@@ -168,7 +191,8 @@ class Session:
     def fail(self, reason: str) -> Episode:
         """End as a failed episode: turns kept, no reward, in no statistic (design, section 4)."""
         self._play.close()
-        self.episode.status, self.episode.reason = "failed", reason
+        # Whoever failed may have quoted anything, and at any length.
+        self.episode.status, self.episode.reason = "failed", clean(reason)[:LONGEST_REASON]
         self.episode.seconds = time.time() - self.episode.started
         return self.episode
 
@@ -184,9 +208,10 @@ class Session:
         if self.asks:
             now_asked = (self.asks[0].agent, tuple(self.asks[0].messages))
         if now_asked != (event.agent, event.messages):
-            now_agent = now_asked[0] if now_asked else "nobody"
+            now_agent, now_shown = now_asked or ("nobody", ())
             raise ReplayMismatch(f"event {event.index}: {event.agent} was shown something else "
-                                 f"than {now_agent} is now")  # fmt: skip
+                                 f"than {now_agent} is now: "
+                                 + shown_otherwise(event.messages, now_shown))  # fmt: skip
 
     def repeat(self, event: Event) -> None:
         """Feed one recorded event. Raises `ReplayMismatch` if the workflow now asks otherwise."""
@@ -203,32 +228,16 @@ class Session:
         self.answer(response, sampling=event.sampling, seed=event.seed, seconds=event.seconds)
 
 
-def _amount(value: Any, turn: Turn, source: str) -> float:
-    """`value` as Python's own float, which can be stored."""
-    if not isinstance(value, int | float | np.integer | np.floating) or not math.isfinite(value):
-        raise WorkflowError(f"{source} gave turn {turn.index} of {turn.agent} {value!r:.80}, "
-                            "not a finite number")  # fmt: skip
-    return float(value)
-
-
 def _count(ids: Ids | None, reported: int) -> int:
     return reported if ids is None else len(ids)
-
-
-def _frozen(ask: Ask) -> Ask:
-    """The Ask with what it shows fixed now, in text that can be stored."""
-    shown = ask.messages
-    if isinstance(shown, str) or not all(isinstance(one, Message) for one in shown):
-        raise WorkflowError(f"{ask.agent} is shown {shown!r:.80}; expected a list of Messages")
-    messages = tuple(Message(clean(one.role), clean(one.content)) for one in shown)
-    return msgspec.structs.replace(ask, messages=messages)
 
 
 def replay(env: Workflow, episode: Episode, decision: int | None = None) -> Session:
     """A session of `env` that stands where the episode stood before its event `decision`.
 
-    None replays to the end. Raises `ReplayMismatch` when the environment is of another class, or
-    asks something else up to there, that event included; `UserError` when there is no such event.
+    None replays all its events. Raises `ReplayMismatch` when the environment is of
+    another class, or asks something else up to there, that event included; `UserError` when there
+    is no such event.
     """
     if not isinstance(episode, Episode):
         raise UserError(f"{episode!r:.80} is no Episode; read_episodes gives them")

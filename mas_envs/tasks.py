@@ -42,22 +42,39 @@ def content_hash(question: str, answer: Answer, occurrence: int = 0) -> str:
     return hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
 
 
+def _row(row: Any) -> Row:
+    """A row as (question, answer, meta); of a dictionary the other keys are the meta."""
+    if isinstance(row, Mapping) and {"question", "answer"} <= row.keys():
+        rest = {key: value for key, value in row.items() if key not in ("question", "answer")}
+        row = (row["question"], row["answer"], rest)
+    if not isinstance(row, tuple | list) or len(row) != 3:
+        raise UserError(f"task {row!r:.80}; give {{'question': …, 'answer': …}}, or "
+                        "(question, answer, meta), where meta may be {}")  # fmt: skip
+    question, answer, meta = row
+    if not isinstance(question, str) or not isinstance(answer, str | list | tuple):
+        raise UserError(f"task {row!r:.80}; give text as question and answer, or a list of answers")
+    return question, answer, meta  # type: ignore[return-value]
+
+
 class TaskSet(Sequence[Task]):
     """An ordered, immutable set of tasks, found by position or by id."""
 
     def __init__(
         self,
-        rows: Iterable[tuple[str, Answer, Mapping[str, Any]]],
+        rows: Iterable[tuple[str, Answer, Mapping[str, Any]] | Mapping[str, Any]],
         spec: Mapping[str, Any] | None = None,
     ) -> None:
-        """`rows` are (question, answer, meta); `spec` is what `load_tasks` would need again.
+        """`rows` are (question, answer, meta), or dictionaries with "question" and "answer".
 
-        Raises `UserError` for an empty list of answers, `TypeError` for a `meta` that is not made
-        of JSON values.
+        `spec` is what `load_tasks` would need again.
+
+        Raises `UserError` for another row and for an empty list of answers, `TypeError` for a
+        `meta` that is not made of JSON values.
         """
         seen: dict[str, int] = {}
         tasks = []
-        for question, answer, meta in rows:
+        for row in rows:
+            question, answer, meta = _row(row)
             question = clean(question)
             answer = clean(answer) if isinstance(answer, str) else [clean(a) for a in answer]
             if answer == []:
@@ -72,6 +89,9 @@ class TaskSet(Sequence[Task]):
         # Tasks without a source cannot be loaded again; this name makes the attempt fail clearly.
         memory = {"source": f"{len(tasks)} tasks in memory, {self.digest[:16]}"}
         self.spec: dict[str, Any] = dict(spec) if spec is not None else memory
+
+    def __repr__(self) -> str:
+        return f"TaskSet of {len(self)}: {self.spec}"
 
     @overload
     def __getitem__(self, index: int) -> Task: ...
@@ -116,10 +136,14 @@ SOURCES: dict[str, Callable[..., Iterable[Row]]] = {"arith": _arith, "tinyworld"
 
 
 def load_tasks(source: str | Path = "arith", **options: Any) -> TaskSet:
-    """Tasks from an embedded source (`split` and its own options) or from a file.
+    """Tasks from an embedded source or from a file.
 
-    File options: `question` and `answer` rename the JSONL fields. Raises `UnknownName`, `BadFile`
-    (with the line) or `UserError`.
+    `split` of the embedded sources is "train", "dev" or "test". "arith" also takes `levels` (from 1
+    to 5), `kinds` ("sum", "word"), `n` and `seed`; "tinyworld" takes `hops` (1, 2), `n` and `seed`.
+    A JSONL file has a question and an answer (or a list of answers) per row; `question` and
+    `answer` name its fields, `split` keeps the rows of that "split".
+
+    Raises `UnknownName`, `BadFile` (with the line) or `UserError`.
     """
     spec = {"source": str(source), **options}
     name = str(source)
@@ -127,8 +151,10 @@ def load_tasks(source: str | Path = "arith", **options: Any) -> TaskSet:
         try:
             rows = list(SOURCES[name](**options))
         except TypeError as error:
-            raise UserError(f"tasks from {name!r}: {error}") from None
+            raise UserError(f"tasks from {name!r}: {_options(error)}") from None
         return _nonempty(TaskSet(rows, spec))
+    if not isinstance(source, str | Path):
+        raise UserError(f"task source {source!r:.80}; give 'arith', 'tinyworld' or a file")
     path = Path(source)
     if path.suffix not in (".jsonl", ".parquet"):
         raise UnknownName("task source", name, [*SOURCES, "FILE.jsonl", "FILE.parquet"])
@@ -139,10 +165,15 @@ def load_tasks(source: str | Path = "arith", **options: Any) -> TaskSet:
     try:
         rows = list(reader(path, **options))
     except TypeError as error:
-        raise UserError(f"tasks from {path}: {error}") from None
+        raise UserError(f"tasks from {path}: {_options(error)}") from None
     if split is not None:
         rows = [row for row in rows if row[2].get("split", split) == split]
     return _nonempty(TaskSet(rows, spec))
+
+
+def _options(error: TypeError) -> str:
+    said = str(error).partition("() ")[2] or str(error)
+    return f"{said}; help(mas_envs.load_tasks) names the options"
 
 
 def _nonempty(tasks: TaskSet) -> TaskSet:

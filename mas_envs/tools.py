@@ -1,18 +1,19 @@
 """Tools: functions of a batch of JSON arguments, called for one episode or for many together.
 
-`grade_math` and `grade_qa` are the graders as tools: {"response", "gold"} → a `Grade` as JSON
+`math_grader` and `qa_grader` are the graders as tools: {"response", "gold"} → a `Grade` as JSON
 values; `as_grade` turns such a result into a `Grade` again.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from mas_envs.episodes.schema import Grade
+from mas_envs.errors import WorkflowError
 
 Tool = Callable[[list[dict[str, Any]]], list[Any] | Awaitable[list[Any]]]
 """A tool takes a batch of JSON arguments and gives back as many JSON results, in order."""
@@ -27,6 +28,9 @@ def call_now(tool: Tool, args: dict[str, Any]) -> Any:
 
         with ThreadPoolExecutor(1) as thread:
             results = thread.submit(asyncio.run, _awaited(results)).result()
+    if not isinstance(results, Sequence) or isinstance(results, str) or len(results) != 1:
+        raise WorkflowError(f"a tool gave {results!r:.80} for a batch of one call; it must give a "
+                            "list with a result per call")  # fmt: skip
     return results[0]
 
 
@@ -34,7 +38,7 @@ async def _awaited(results: Awaitable[list[Any]]) -> list[Any]:
     return await results
 
 
-def grade_math(batch: list[dict[str, Any]]) -> list[Any] | Awaitable[list[Any]]:
+def math_grader(batch: list[dict[str, Any]]) -> list[Any] | Awaitable[list[Any]]:
     """The tool form of `mas_envs.grading.grade_math`, which is loaded on first use.
 
     Nearly all answers are graded in place. Those that another process has to compare are awaited,
@@ -61,7 +65,7 @@ async def _with_processes(batch: list[dict[str, Any]], grades: list[Grade | None
     return await asyncio.gather(*map(graded, batch, grades))
 
 
-def grade_qa(batch: list[dict[str, Any]]) -> list[Any]:
+def qa_grader(batch: list[dict[str, Any]]) -> list[Any]:
     """The tool form of `mas_envs.grading.grade_qa`."""
     from mas_envs.grading import grade_qa
 

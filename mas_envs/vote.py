@@ -12,7 +12,7 @@ from mas_envs.parsing import boxed
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Ask, Call, Outcome, Play, Reply
 from mas_envs.tasks import Task
-from mas_envs.tools import as_grade, grade_math
+from mas_envs.tools import as_grade, math_grader
 from mas_envs.workflow import WorkflowEnv
 
 
@@ -47,7 +47,7 @@ class VoteEnv(WorkflowEnv):
     def __init__(self, *, solvers: int = 3, **common: Any) -> None:
         self.max_decisions = check_count("solvers", solvers)
         super().__init__(**common)
-        self.tools = {"grade": grade_math}
+        self.tools = {"grade": math_grader}
 
     def team(self) -> list[str]:
         """The solvers."""

@@ -30,7 +30,7 @@ from mas_envs.episodes.plain import plain
 from mas_envs.episodes.schema import Episode, Sampling, Turn
 from mas_envs.episodes.text import conversation_text
 from mas_envs.errors import InvalidAction, UnknownName, UserError, WorkflowError
-from mas_envs.policies.base import Response
+from mas_envs.policies.base import Response, checked
 from mas_envs.prompts import PromptSet, load_prompts
 from mas_envs.protocol import Ask, Call, Outcome, Play, Reply, Shaping, role_of
 from mas_envs.session import Session, replay
@@ -91,6 +91,19 @@ def _hooks(given: Mapping[str, str | Shaping], agents: set[str]) -> Mapping[str,
         if not callable(hooks[name]):
             raise UserError(f"shaping of {name!r} is {hook!r:.80}; give 'module:function'")
     return hooks
+
+
+def _checked_team(env: WorkflowEnv) -> list[str]:
+    """The agents of an environment that is being made. Raises `WorkflowError`."""
+    name, roles = type(env).__name__, env.roles
+    if isinstance(roles, str):
+        raise WorkflowError(f"{name}.roles is {roles!r}; write it as ({roles!r},)")
+    team = list(env.team())
+    if not team:
+        raise WorkflowError(f"{name} has no agents; set roles, or let team() name them")
+    if not all(isinstance(agent, str) for agent in team) or len(set(team)) < len(team):
+        raise WorkflowError(f"the team of {name} is {team}; give each agent an id of its own")
+    return team
 
 
 class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
@@ -154,11 +167,13 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
             raise UserError(f"render_mode {render_mode!r}; the only one is 'ansi'")
         self.render_mode = render_mode
         self.metadata = {**self.metadata, "name": type(self).__name__}
-        self.possible_agents = self.team()
+        if not isinstance(tasks, TaskSet | Mapping | None):
+            source = tasks if isinstance(tasks, str) else "train.jsonl"
+            raise UserError(f'tasks {tasks!r:.80}; give {{"source": "{source}"}}, or '
+                            "TaskSet([(question, answer, {}), …])")  # fmt: skip
+        self.possible_agents = _checked_team(self)
         self.agents: list[str] = []
         self.spec: Any = None
-        if not isinstance(tasks, TaskSet | Mapping | None):
-            raise UserError(f"tasks {tasks!r:.80}; give a TaskSet or {{'source': …}}")
         self._tasks = tasks
         roles = {role_of(agent) for agent in self.possible_agents}
         self.invalid_penalty = _penalties(invalid_penalty, roles)
@@ -194,7 +209,10 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
     def tasks(self) -> TaskSet:
         """The environment's tasks, loaded on first use."""
         if not isinstance(self._tasks, TaskSet):
-            self._tasks = load_tasks(**(self._tasks or self.default_tasks))
+            chosen = dict(self._tasks or {})
+            # {"split": "dev"} is the default source's: search-v0 has no use for arith's problems.
+            self._tasks = load_tasks(**(chosen if "source" in chosen else
+                                        {**self.default_tasks, **chosen}))  # fmt: skip
         return self._tasks
 
     def observation_space(self, agent: str) -> spaces.Space[Any]:
@@ -217,6 +235,8 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
         if "task" in chosen:
             task = self.tasks.by_id(chosen["task"])
         else:
+            if not len(self.tasks):
+                raise UserError(f"no tasks to play in {self.tasks.spec}; give some: tasks=…")
             pick = np.random.default_rng(np.random.SeedSequence([episode_seed, 0]))
             task = self.tasks[int(pick.integers(len(self.tasks)))]
         self._seeds = seeds
@@ -224,6 +244,9 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
 
     def restore(self, episode: Episode, decision: int | None = None) -> None:
         """Stand where `episode` stood before its event `decision` (None: at its end).
+
+        In one that was not over (a node of a tree search) its length, `len(episode.events)`, stands
+        where it was left. `episode` itself stays as it is.
 
         What the agent selected there observes is what it was shown then, byte for byte; `step`
         goes on from there. Where the event is a tool's, the tool is called again. Raises
@@ -246,13 +269,31 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
         self._to_next_ask()
         self._accumulate_rewards()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the generator in flight, which Python cannot copy: its episode stands for it."""
+        session = self._current
+        return {**vars(self), "_current": None if session is None else session.episode}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Replays the episode to where it stood, so that a copy goes on as the original would."""
+        self.__dict__.update(state)
+        if (episode := state["_current"]) is not None:
+            self._current = replay(self, episode, len(episode.events))
+
     def observe(self, agent: str) -> dict[str, Any]:
         """What that agent is shown now; no messages while it is not being asked."""
         for ask in self.session.asks:
             if ask.agent == agent:
                 shown = tuple({"role": m.role, "content": m.content} for m in ask.messages)
                 return {"messages": shown, "turn": self.session.asked_at}
+        if agent not in self.possible_agents:
+            raise UnknownName("agent", str(agent), self.possible_agents)
         return {"messages": (), "turn": self.session.turn}
+
+    def last(self, observe: bool = True) -> Any:
+        """PettingZoo's `last`. Raises `UserError` before a reset."""
+        self.session  # noqa: B018
+        return super().last(observe)
 
     def step(self, action: str | None) -> None:
         """One decision of `agent_selection`. Raises `InvalidAction`, before anything changes."""
@@ -272,8 +313,10 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
             return
         text = None if response is None else response.text
         if not isinstance(text, str):
-            raise InvalidAction(f"{agent}'s action is a {type(text).__name__}, not a string")
+            fix = "give the text that it says (None is for an agent that is done)"
+            raise InvalidAction(f"{agent}'s action is a {type(text).__name__}, not a string; {fix}")
         assert response is not None
+        checked(response)
         self._book(self.session.answer(response, sampling=sampling, seed=seed))
         self._to_next_ask()
         self._accumulate_rewards()
@@ -314,7 +357,7 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
 
     @property
     def episode(self) -> Episode:
-        """The episode so far, in the form that everything downstream reads."""
+        """The episode so far, in the form that everything downstream reads; `step` adds to it."""
         return self.session.episode
 
     def render(self) -> str | None:

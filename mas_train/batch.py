@@ -43,11 +43,12 @@ class Batch:
         self, aggregation: str, loss_weights: Mapping[str, float], max_tokens: int | None
     ) -> Batch:
         """The same rows with the per-token weights of `aggregation` over exactly these rows."""
+        who = zip(self.rows.agent_id.tolist(), self.rows.agent.tolist(), strict=True)
         weights = token_weights(
             [len(ids) for ids in self.rows.ids],
             aggregation,
             max_tokens=max_tokens,
-            row_weights=[loss_weights.get(str(role), 1.0) for role in self.rows.agent],
+            row_weights=[loss_weights.get(one, loss_weights.get(role, 1.0)) for one, role in who],
         )
         return replace(self, weights=weights)
 

@@ -112,6 +112,8 @@ def _evaluation(metrics: dict[str, Any], k: int) -> str:
     found = metrics["eval"]
     scores = [f"{name} {_score(found[name])}" for name in (f"avg@{k}", f"pass@{k}")]
     problem = f" ({found['problem']})" if found["problem"] else ""
+    if found["problem"] and found["reward"] is not None:
+        scores.append(f"mean team reward {found['reward']:.3f}")
     return f"after {metrics['step']} steps, dev tasks: {', '.join(scores)}{problem}"
 
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from mas_envs.episodes.schema import Sampling
 from mas_envs.errors import BadFile, UserError
+from mas_envs.protocol import role_of
 
 SCHEMA = 1
 Positive = Annotated[int, Field(ge=1)]
@@ -63,7 +64,11 @@ class TasksConfig(Section):
 
 
 class AgentConfig(Section):
-    """A role: which model plays it, how its loss is weighted, what a malformed answer costs."""
+    """A role: which model plays it, how its loss is weighted, what a malformed answer costs.
+
+    An agent id (`solver_1`) overrides its role: what it leaves out is its role's. The penalty is
+    the role's for all of its agents.
+    """
 
     model: str
     loss_weight: Annotated[float, Field(ge=0)] = 1.0
@@ -202,6 +207,12 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
+        for name, agent in self.agents.items():
+            whole = self.agents.get(role_of(name), agent)
+            left_out = {"loss_weight", "invalid_penalty"} - agent.model_fields_set
+            self.agents[name] = agent.model_copy(
+                update={key: getattr(whole, key) for key in left_out}
+            )
         used = {agent.model for agent in self.agents.values()}
         for role, agent in self.agents.items():
             if agent.model not in self.models:
@@ -213,6 +224,10 @@ class Config(Section):
         if all(model.optimizer is None for model in self.models.values()):
             raise ValueError("models: none has an optimizer, so there is nothing to train")
         return self
+
+    def entry(self, agent: str) -> str:
+        """The key of `agents:` that holds for an agent id: its own, or else its role."""
+        return agent if agent in self.agents else role_of(agent)
 
     @property
     def folder(self) -> Path:

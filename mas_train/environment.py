@@ -9,19 +9,27 @@ from mas_train.config import Config
 
 
 def make_env(config: Config) -> WorkflowEnv:
-    """The environment of a run, with each agent's invalid-action penalty.
+    """The environment of a run, with each role's invalid-action penalty.
 
-    Raises `UserError` unless `agents:` names exactly the environment's roles.
+    Raises `UserError` unless `agents:` names each of the environment's agents by its role or its
+    id, and nothing else, or where agents of one role have different penalties.
     """
     chosen = {} if config.env.prompts is None else {"prompts": config.env.prompts}
     arguments = {**config.env.args, **chosen}
     bare = make(config.env.id, **arguments)
-    roles = {role_of(agent) for agent in bare.possible_agents}
-    if missing := sorted(roles - set(config.agents)):
-        raise UserError(f"agents: {config.env.id} has the roles {sorted(roles)}; add {missing}")
-    if unknown := sorted(set(config.agents) - roles):
-        raise UserError(f"agents: {config.env.id} has the roles {sorted(roles)}; remove {unknown}")
-    penalties = {role: agent.invalid_penalty for role, agent in config.agents.items()}
+    agents = bare.possible_agents
+    roles = sorted({role_of(agent) for agent in agents})
+    if missing := sorted({role_of(a) for a in agents if config.entry(a) not in config.agents}):
+        raise UserError(f"agents: {config.env.id} has the roles {roles}; add {missing}")
+    if unknown := sorted(set(config.agents) - {*roles, *agents}):
+        raise UserError(f"agents: {config.env.id} has the roles {roles}; remove {unknown}")
+    penalties: dict[str, float] = {}
+    for agent in agents:
+        penalty = config.agents[config.entry(agent)].invalid_penalty
+        if penalties.setdefault(role_of(agent), penalty) != penalty:
+            raise UserError(f"agents.{config.entry(agent)}.invalid_penalty: {penalty:g} is not "
+                            f"{penalties[role_of(agent)]:g}, which others of its role have; a "
+                            "role has one penalty")  # fmt: skip
     return make(config.env.id, **{"invalid_penalty": penalties, **arguments})
 
 

@@ -78,8 +78,8 @@ class Learner:
     ) -> dict[str, float]:
         """Learn from one batch of experience, every row used once; returns its metrics.
 
-        `advantages` [N] belong to `rows`; `loss_weights` (role → factor, default 1) multiply the
-        weights of a role's tokens. With `updates` > 1 the trajectories are dealt to so many
+        `advantages` [N] belong to `rows`; `loss_weights` (role or agent id → factor, default 1)
+        multiply the weights of its tokens. With `updates` > 1 the trajectories are dealt to so many
         mini-batches, each an optimizer step, and pi_old is computed once before the first.
         `max_tokens` is L of aggregation `constant`.
         Rows that are not known and rows without response tokens are left out. Rows whose advantage

@@ -109,7 +109,7 @@ def train_step(
     for episode in episodes:
         failures.see(episode)  # a rollout watches its own; few a step add up too
     clock.append(time.perf_counter())
-    rows = episode_rows(episodes, team.trained_roles)
+    rows = episode_rows(episodes, team.trained_agents(env.possible_agents))
     credit = advantages(
         rows.reward,
         rows.prompt,

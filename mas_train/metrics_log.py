@@ -49,9 +49,15 @@ def _strict(value: Any) -> Any:
 
 
 def headline(metrics: Mapping[str, Any]) -> str:
-    """A step in a few words, for a progress bar."""
+    """A step in a few words, for a progress bar. Where the team earned nothing, also what each
+    agent's turns earned by themselves: in some environments there is nothing else.
+    """
     reward = metrics["reward"]
-    return "all episodes failed" if reward is None else f"team reward {reward:.3f}"
+    if reward is None:
+        return "all episodes failed"
+    own = {role: agent["own_reward"] for role, agent in metrics["agents"].items()}
+    each = ", ".join(f"{role} {mean:+.3f}" for role, mean in own.items())
+    return f"team reward {reward:.3f}" + (f"; own {each}" if each and reward == 0 else "")
 
 
 class MetricsLog:

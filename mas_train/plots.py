@@ -1,4 +1,4 @@
-"""The three plots of a run: team reward, gradient norm per agent, inflation factor per agent.
+"""The plots of a run: team reward; own reward, gradient norm and inflation factor per agent.
 
 The reader wants to know: did the team learn, and did one agent's gradients explode or starve on
 the way? The raw values are drawn faint, their running mean on top. Needs matplotlib (in the extra
@@ -34,10 +34,10 @@ class Line(NamedTuple):
 
 
 def plot_run(metrics: Sequence[Mapping[str, Any]], folder: str | Path) -> list[Path]:
-    """Draw `reward.png`, `gradient_norm.png` and `inflation.png` into `folder`.
+    """Draw `reward.png`, `own_reward.png`, `gradient_norm.png`, `inflation.png` into `folder`.
 
     `metrics` has one mapping per training step, as the run's metrics JSONL: "step", "reward",
-    optionally "accuracy", and "agents": {role: {"grad_norm", "inflation", …}}. Values that are
+    optionally "accuracy", and "agents": {role: {"grad_norm", …}}. Values that are
     missing, None, NaN or infinite are left out. Raises `UserError` when there is no step.
     """
     if not metrics:
@@ -50,6 +50,8 @@ def plot_run(metrics: Sequence[Mapping[str, Any]], folder: str | Path) -> list[P
     return [
         _draw(folder / "reward.png", "Team reward", "mean reward per episode",
               [reward, accuracy] if accuracy.values not in ([], reward.values) else [reward]),
+        _draw(folder / "own_reward.png", "Own reward per agent (penalty, shaping, own rewards)",
+              "mean per turn, without the team's", _per_agent(metrics, roles, "own_reward")),
         _draw(folder / "gradient_norm.png", "Gradient norm per agent",
               "L2 norm of the agent's gradient", _per_agent(metrics, roles, "grad_norm")),
         _draw(folder / "inflation.png", "Inflation factor per agent (1 = agent-wise normalisation)",

@@ -18,15 +18,17 @@ class Rows:
     """N rows. Arrays [N] and lists of N arrays; a row is never copied, split or reordered within.
 
     `reward` R of the row (team reward plus the turn's own); `prompt` code of the prompt group;
-    `agent` role; `trajectory` code of the episode; `turn` rank of the turn in its episode, turns
-    asked in parallel share it; `known` False for rows of failed episodes. Of row i: `prompt_ids[i]`
-    [P] and `ids[i]` [T] int32, `log_probs[i]` [T] float32 in nats under the policy that sampled
-    them at `temperature[i]`. A row without tokens (an untrained agent) has arrays of length 0.
+    `agent` role; `agent_id` whose turn it is; `trajectory` code of the episode; `turn` rank of the
+    turn in its episode, turns asked in parallel share it; `known` False for rows of failed
+    episodes. Of row i: `prompt_ids[i]` [P] and `ids[i]` [T] int32, `log_probs[i]` [T] float32 in
+    nats under the policy that sampled them at `temperature[i]`. A row without tokens (an untrained
+    agent) has arrays of length 0.
     """
 
     reward: NDArray[np.float64]
     prompt: NDArray[np.int64]
     agent: NDArray[np.str_]
+    agent_id: NDArray[np.str_]
     trajectory: NDArray[np.int64]
     turn: NDArray[np.int64]
     known: NDArray[np.bool_]
@@ -45,6 +47,7 @@ class Rows:
             reward=self.reward[rows],
             prompt=self.prompt[rows],
             agent=self.agent[rows],
+            agent_id=self.agent_id[rows],
             trajectory=self.trajectory[rows],
             turn=self.turn[rows],
             known=self.known[rows],
@@ -58,10 +61,10 @@ class Rows:
 def episode_rows(episodes: Iterable[Episode], trained: Collection[str] | None = None) -> Rows:
     """One row per turn of each episode, in order.
 
-    `trained` names the roles whose rows will be trained on (None: all of them). Their turns must
+    `trained` names the roles or agents whose rows will be trained on (None: all). Their turns must
     carry tokens and be sampled without truncation of the distribution.
 
-    Raises `UserError` for a turn of a trained role, in a done episode, that has no token ids, has
+    Raises `UserError` for a turn of one of these, in a done episode, that has no token ids, has
     ids and log-probs of different length, or was sampled with top_p < 1, top_k or temperature 0:
     then the log-probs of the learner and of the sampler are those of different distributions, and
     the importance ratio is biased.
@@ -76,7 +79,7 @@ def episode_rows(episodes: Iterable[Episode], trained: Collection[str] | None = 
         for turn, reward in zip(turns, row_rewards(episode), strict=True):
             if turn.index < kept:
                 continue
-            if done and (trained is None or turn.role in trained):
+            if done and (trained is None or not {turn.agent, turn.role}.isdisjoint(trained)):
                 _check_trainable(episode, turn)
             rows.append(_Row(turn, reward, group, trajectory, ranks[turn.batch], done))
     tokens = [_tokens(row.turn) for row in rows]
@@ -84,6 +87,7 @@ def episode_rows(episodes: Iterable[Episode], trained: Collection[str] | None = 
         reward=np.array([row.reward for row in rows], np.float64),
         prompt=np.array([row.prompt for row in rows], np.int64),
         agent=np.array([row.turn.role for row in rows], np.str_),
+        agent_id=np.array([row.turn.agent for row in rows], np.str_),
         trajectory=np.array([row.trajectory for row in rows], np.int64),
         turn=np.array([row.rank for row in rows], np.int64),
         known=np.array([row.known for row in rows], np.bool_),

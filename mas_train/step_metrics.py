@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +22,11 @@ def step_metrics(
     models: dict[str, dict[str, float]],
     seconds: dict[str, float],
 ) -> dict[str, Any]:
-    """What `metrics.jsonl` holds of one step: the team, each agent (the monitor), each model."""
+    """What `metrics.jsonl` holds of one step: the team, each agent (the monitor), each model.
+
+    `reward` is the mean team reward of an episode, an agent's `own_reward` what its turns earned on
+    top of it (penalties, shaping, rewards of their own), and its `mu` the mean of both together.
+    """
     played = [episode for episode in episodes if episode.status == "done"]
     graded = [episode.grade.correct is True for episode in played if episode.grade is not None]
     statistics = agent_statistics(
@@ -33,7 +38,8 @@ def step_metrics(
         norms = [m[f"grad_norm/{role}"] for m in models.values() if f"grad_norm/{role}" in m]
         agents[role] = {
             **statistic._asdict(),
-            "grad_norm": norms[0] if norms else None,
+            "grad_norm": math.hypot(*norms) if norms else None,  # its agents may differ in model
+            "own_reward": float(np.mean([turn.reward for turn in turns])),
             "invalid_share": float(np.mean([turn.parse_status != "ok" for turn in turns])),
             "response_tokens": float(np.mean([turn.response_tokens for turn in turns])),
         }

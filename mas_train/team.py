@@ -1,12 +1,13 @@
 """The models of a run and the roles they play: shared, separate, heterogeneous or frozen.
 
-Roles are not models: `agents:` maps each role to a model, so two roles may share one, and two
-models may start from the same checkpoint and grow apart.
+Roles are not models: `agents:` maps each role to a model (an agent id overrides its role), so two
+roles may share one, and two models may start from the same checkpoint and grow apart.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -36,8 +37,12 @@ class TrainedModel:
         self, name: str, config: Config, engine: TransformersEngine, checkpoint: Path | None
     ) -> None:
         self.name, self.settings, self.engine = name, config.models[name], engine
-        self.roles = [role for role, agent in config.agents.items() if agent.model == name]
-        self.loss_weights = {role: config.agents[role].loss_weight for role in self.roles}
+        self.entry = config.entry
+        self.loss_weights = {
+            entry: agent.loss_weight
+            for entry, agent in config.agents.items()
+            if agent.model == name
+        }
         self.loss, self.train = config.loss, config.train
         self.max_tokens = config.rollout.max_tokens
         assert self.settings.optimizer is not None
@@ -54,8 +59,8 @@ class TrainedModel:
             self._restore(optimizer_file(checkpoint, name))
 
     def update(self, rows: Rows, advantages: np.ndarray[Any, Any]) -> dict[str, float]:
-        """One batch: the learner takes the rows of this model's roles, whatever else is there."""
-        mine = np.isin(rows.agent, self.roles)
+        """One batch: the learner takes the rows of this model's agents, whatever else is there."""
+        mine = self._mine(rows)
         return self.learner.update(
             rows.take(mine),
             advantages[mine],
@@ -64,6 +69,13 @@ class TrainedModel:
             updates=self.train.updates_per_step,
             max_tokens=self.max_tokens,
         )
+
+    def plays(self, agent: str) -> bool:
+        """Whether this model speaks for the agent of that id."""
+        return self.entry(agent) in self.loss_weights
+
+    def _mine(self, rows: Rows) -> np.ndarray[Any, Any]:
+        return np.array([self.plays(agent) for agent in rows.agent_id.tolist()], np.bool_)
 
     def sync(self, version: int, rows: Rows | None = None) -> float:
         """Push the weights to the engine; returns the largest log-prob difference on one row.
@@ -75,7 +87,7 @@ class TrainedModel:
         if rows is None:
             return 0.0
         sampled = np.array([len(ids) > 0 for ids in rows.ids], np.bool_)
-        mine = np.flatnonzero(np.isin(rows.agent, self.roles) & rows.known & sampled)
+        mine = np.flatnonzero(self._mine(rows) & rows.known & sampled)
         if not len(mine):
             return 0.0
         row = rows.take(mine[:1])
@@ -118,7 +130,7 @@ class TrainedModel:
 
 
 class Team:
-    """All models of a run. `policies` maps role → policy, `trained` name → model.
+    """All models of a run. `policies` maps role or agent id → policy, `trained` name → model.
 
     `version` counts the steps that the weights have learned from; None while they change.
     """
@@ -130,7 +142,7 @@ class Team:
             torch.set_num_threads(config.run.threads)
         engines = load_engines(config, checkpoint)
         self.policies: dict[str, Policy] = {
-            role: engines[agent.model] for role, agent in config.agents.items()
+            entry: engines[agent.model] for entry, agent in config.agents.items()
         }
         self.trained = {
             name: TrainedModel(name, config, engines[name], checkpoint)
@@ -138,10 +150,9 @@ class Team:
             if settings.optimizer is not None
         }
 
-    @property
-    def trained_roles(self) -> set[str]:
-        """The roles whose turns are trained on."""
-        return {role for model in self.trained.values() for role in model.roles}
+    def trained_agents(self, agents: Iterable[str]) -> set[str]:
+        """Those of the agent ids whose turns are trained on."""
+        return {a for a in agents if any(model.plays(a) for model in self.trained.values())}
 
     def update(self, rows: Rows, advantages: np.ndarray[Any, Any]) -> dict[str, dict[str, float]]:
         """Every trained model takes one batch; its metrics by model name."""

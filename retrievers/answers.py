@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from retrievers.base import Passage, RetrieverDown, well_formed
-from retrievers.corpus import _split_title
+from retrievers.corpus import split_title
 
 _PADDING = -3e38  # faiss fills up a list with the lowest float32
 
@@ -45,7 +45,7 @@ def _hit(row: Any) -> Passage:
         raise RetrieverDown(f"a hit without a document: {row!r:.80}")
     title, text = document.get("title") or "", document.get("text")
     if isinstance(contents := document.get("contents"), str):
-        title, text = _split_title(contents)
+        title, text = split_title(contents)
     id_, score = document.get("id", document.get("_id")), row.get("score")
     if not isinstance(title, str) or not isinstance(text, str):
         raise RetrieverDown(f"a document without contents or text: {document!r:.80}")

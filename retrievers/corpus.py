@@ -14,7 +14,7 @@ def load_corpus(path: str | Path) -> Iterator[Passage]:
     """Stream the passages of a JSONL file, or of the `corpus.jsonl` in a folder (BEIR).
 
     A row is {"id", "contents"} (Pyserini, wiki-18: a first line in double quotes is the title) or
-    {"_id", "title", "text"} (BEIR; title may be missing); blank lines are skipped. Raises
+    {"_id" or "id", "title", "text"} (BEIR; title may be missing); blank lines are skipped. Raises
     RetrieverError naming file and line for anything else, and for a file that cannot be read.
     """
     if Path(path).is_dir():
@@ -51,9 +51,9 @@ def _passage(row: Any) -> Passage:
     if "id" in row and "contents" in row:
         id_, title, text = row["id"], "", row["contents"]
         if isinstance(text, str):
-            title, text = _split_title(text)
-    elif "_id" in row and "text" in row:
-        id_, title, text = row["_id"], row.get("title", ""), row["text"]
+            title, text = split_title(text)
+    elif ("_id" in row or "id" in row) and "text" in row:
+        id_, title, text = row.get("_id", row.get("id")), row.get("title", ""), row["text"]
     else:
         keys = ", ".join(map(repr, row)) or "none"
         raise _BadRow(f'needs "id" and "contents", or "_id", "title" and "text"; has {keys}')
@@ -65,7 +65,8 @@ def _passage(row: Any) -> Passage:
     return Passage(id_, title, text)
 
 
-def _split_title(contents: str) -> tuple[str, str]:
+def split_title(contents: str) -> tuple[str, str]:
+    """Title and text of wiki-18's `contents`, whose first line is the title in double quotes."""
     first, newline, rest = contents.partition("\n")
     if newline and len(first) > 2 and first[0] == first[-1] == '"':
         return first[1:-1], rest

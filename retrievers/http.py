@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from retrievers.answers import excerpt, read_answer
 from retrievers.base import Passage, RetrieverDown, RetrieverError, check_request, well_formed
+from retrievers.connections import Connections
 
 if TYPE_CHECKING:
     import httpx
 
 MAX_BYTES = 2**26  # of one answer, decompressed; 2,000 queries x 3 passages take about 6 MB
 PAUSE_S = 0.5
+IN_FLIGHT = 64  # requests of one event loop; the others wait
 _WANTS_ONE = re.compile(rb"[\"'`]query[\"'`]|missing query\b|\bquery is (missing|required)", re.I)
 _jitter = random.Random()  # not the global generator, whose draws belong to the caller
 _background: dict[int, asyncio.AbstractEventLoop] = {}
@@ -45,7 +47,7 @@ class HTTPRetriever:
             raise RetrieverError(f"attempts must be an integer >= 1, got {attempts!r}")
         self.timeout_s, self.attempts = timeout_s, attempts
         self._one_by_one = False
-        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+        self._connections = Connections(IN_FLIGHT, timeout=None)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`asearch` for callers without an event loop."""
@@ -81,7 +83,10 @@ class HTTPRetriever:
                 for attempt in range(self.attempts):
                     pause = PAUSE_S * 2**attempt * (1 + _jitter.random()) / 2
                     try:
-                        async with self._client().stream("POST", self.url, json=body) as reply:
+                        async with (
+                            self._connections.client() as client,
+                            client.stream("POST", self.url, json=body) as reply,
+                        ):
                             content = await self._content(reply)
                     except httpx.HTTPError as error:
                         fault = f"{type(error).__name__} {error}".rstrip()
@@ -120,24 +125,12 @@ class HTTPRetriever:
     def _down(self, what: str) -> RetrieverDown:
         return RetrieverDown(f"{self._shown}: {what}; is the server up? try: curl {self._health}")
 
-    def _client(self) -> httpx.AsyncClient:
-        """One pooled client per event loop (a client does not outlive its loop)."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            import httpx
-
-            limits = httpx.Limits(max_connections=64, max_keepalive_connections=64)
-            for other in list(self._clients):
-                if other.is_closed():  # its sockets close with the client's last reference
-                    self._clients.pop(other, None)
-            self._clients[loop] = httpx.AsyncClient(limits=limits, timeout=None)
-        return self._clients[loop]
-
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; a later search opens new ones."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        """Close the connections of the running event loop; a later search opens new ones.
+
+        A loop that ends closes them itself, as `asyncio.run` ends its own.
+        """
+        await self._connections.aclose()
 
     def close(self) -> None:
         """Close the connections of `search`; a later search opens new ones."""

@@ -8,13 +8,14 @@ All suites stand in `suites.yaml`. Problem texts are not in this repository.
 """
 
 from benchmarks.suites.loading import SuiteWarning, fingerprint, load_suite
-from benchmarks.suites.spec import Environment, Hub, Suite, read_suites, suite, suites
+from benchmarks.suites.spec import Environment, Hub, Suite, check_blind, read_suites, suite, suites
 
 __all__ = [
     "Environment",
     "Hub",
     "Suite",
     "SuiteWarning",
+    "check_blind",
     "fingerprint",
     "load_suite",
     "read_suites",

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from mas_envs.errors import BadFile, UnknownName
+from mas_envs.errors import BadFile, UnknownName, UserError
+from mas_envs.proposer_solver import ProposerSolverEnv
+from mas_envs.workflow import WorkflowEnv
 
 SUITES_FILE = Path(__file__).parent / "suites.yaml"
 
@@ -92,3 +94,12 @@ def suite(name: str) -> Suite:
     if name not in suites():
         raise UnknownName("suite", name, suites())
     return suites()[name]
+
+
+def check_blind(env: WorkflowEnv) -> None:
+    """Raises `UserError` for an environment whose agents are shown the gold answers."""
+    if isinstance(env, ProposerSolverEnv):
+        raise UserError(
+            "its proposer is shown the gold answers, so a score would measure nothing; play the "
+            "suite with the solvers alone, --env vote-v0 or math-single-v0"
+        )

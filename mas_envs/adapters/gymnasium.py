@@ -109,6 +109,10 @@ class SingleAgent(gymnasium.Env[dict[str, Any], str]):
             self._loop = None
         self.env.close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the thread: a copy, also in mid-episode or in another process, starts its own."""
+        return {**vars(self), "_loop": None}
+
     def _play_others(self) -> float:
         """Play until the agent is asked or the episode ends; returns what the agent earned."""
         env, earned = self.env, 0.0
@@ -155,6 +159,10 @@ def _learner(env: WorkflowEnv, agent: str | None) -> str:
     return agent or team[0]
 
 
+def _silent(request: Request) -> str:
+    return ""
+
+
 def _player(env: WorkflowEnv, agent: str, policies: Policies | None, sampling: Any) -> Player:
     """Checks the maps, asks the policies and retries; the learner's place is filled by nobody."""
     others = [other for other in env.possible_agents if other != agent]
@@ -162,7 +170,7 @@ def _player(env: WorkflowEnv, agent: str, policies: Policies | None, sampling: A
         raise UserError(f"nobody plays {others}; give policies=policy, or a map role → policy")
     named: Mapping[str, Any]
     named = policies if isinstance(policies, Mapping) else dict.fromkeys(others, policies)
-    everyone = {**named, agent: ScriptedPolicy(lambda request: "")}
+    everyone = {**named, agent: ScriptedPolicy(_silent)}
     if isinstance(sampling, Mapping):
         sampling = {**sampling, agent: Sampling()}
     return Player(env, everyone, sampling, 0, step=0, deadline_s=None, retries=2)

@@ -22,12 +22,12 @@ def register_torchrl_specs() -> None:
     when torchrl is not installed.
     """
     try:
-        from torchrl.data import (  # type: ignore[import-not-found,unused-ignore]
+        from torchrl.data import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
             Categorical,
             Composite,
             NonTensor,
         )
-        from torchrl.envs.libs.gym import (  # type: ignore[import-not-found,unused-ignore]
+        from torchrl.envs.libs.gym import (  # type: ignore[import-not-found,import-untyped,unused-ignore]
             register_gym_spec_conversion,
         )
     except ImportError as error:

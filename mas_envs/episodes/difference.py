@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mas_envs.episodes.schema import Episode, Event, Turn
+from mas_envs.episodes.schema import Episode, Event, Message, Turn
 
 CLOCK = ("started", "seconds")
 
@@ -37,12 +37,19 @@ def _of_events(one: Event, other: Event) -> str:
         if named[0] != named[1]:
             return f"is {named[0]}, then {named[1]}"
     elif one.messages != other.messages:
-        first, second = ("\n".join(m.content for m in turn.messages) for turn in (one, other))
-        pairs = enumerate(zip(first, second, strict=False))
-        start = next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))
-        cut = slice(max(0, start - 20), start + 40)
-        return f"shows {one.agent} {first[cut]!r}, then {second[cut]!r}"
+        return f"shows {one.agent} {shown_otherwise(one.messages, other.messages)}"
     return _of_fields(one, other, skip=CLOCK)
+
+
+def shown_otherwise(one: Sequence[Message], other: Sequence[Message]) -> str:
+    """Two lists of messages around the first character that differs."""
+    first, second = ("\n".join(m.content for m in shown) for shown in (one, other))
+    if first == second:  # another role, or other bounds between the messages
+        first, second = (repr([(m.role, m.content) for m in shown]) for shown in (one, other))
+    pairs = enumerate(zip(first, second, strict=False))
+    start = next((n for n, (a, b) in pairs if a != b), min(len(first), len(second)))
+    cut = slice(max(0, start - 20), start + 40)
+    return f"{first[cut]!r}, then {second[cut]!r}"
 
 
 def _of_fields(one: Any, other: Any, skip: Sequence[str]) -> str:

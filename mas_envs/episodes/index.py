@@ -18,7 +18,9 @@ from mas_envs.errors import BadFile
 
 
 class IndexRow(NamedTuple):
-    """What the index knows of one episode. `offset` is the byte where its frame starts."""
+    """What the index knows of one episode. `offset` is the byte where its frame starts; `fork` is
+    "" or the id of the place where a resampled episode was forked (its `sample` counts from there).
+    """
 
     task: str
     sample: int
@@ -26,11 +28,15 @@ class IndexRow(NamedTuple):
     offset: int
     reward: float
     status: str
+    fork: str = ""
 
 
 def index_row(episode: Episode, shard: str, offset: int) -> IndexRow:
     """The row of an episode that lies there."""
-    return IndexRow(episode.task, episode.sample, shard, offset, episode.reward, episode.status)
+    fork = episode.provenance.get("fork", "")
+    return IndexRow(
+        episode.task, episode.sample, shard, offset, episode.reward, episode.status, fork
+    )
 
 
 def read_index(folder: str | Path) -> list[IndexRow]:
@@ -82,9 +88,9 @@ def _synchronised(folder: Path, path: Path | str) -> sqlite3.Connection:
         index.execute("PRAGMA synchronous=NORMAL")
         index.execute(
             "CREATE TABLE IF NOT EXISTS episodes(task TEXT, sample INTEGER, shard TEXT, "
-            "offset INTEGER, reward REAL, status TEXT)"
+            "offset INTEGER, reward REAL, status TEXT, fork TEXT)"
         )
-        index.execute("SELECT task, sample, shard, offset, reward, status FROM episodes LIMIT 1")
+        index.execute(f"SELECT {', '.join(IndexRow._fields)} FROM episodes LIMIT 1")
         index.execute("CREATE INDEX IF NOT EXISTS frames ON episodes(shard, offset)")
         index.execute("CREATE TABLE IF NOT EXISTS sizes(shard TEXT PRIMARY KEY, bytes INTEGER)")
         with _transaction(index):
@@ -130,5 +136,5 @@ def _insert(index: sqlite3.Connection, rows: Sequence[IndexRow], end: int) -> No
     """The rows of one frame, once (a reader may have rebuilt the index before the writer)."""
     shard, offset = rows[0].shard, rows[0].offset
     index.execute("DELETE FROM episodes WHERE shard=? AND offset=?", (shard, offset))
-    index.executemany("INSERT INTO episodes VALUES (?,?,?,?,?,?)", rows)
+    index.executemany("INSERT INTO episodes VALUES (?,?,?,?,?,?,?)", rows)
     index.execute("INSERT OR REPLACE INTO sizes VALUES (?,?)", (shard, end))

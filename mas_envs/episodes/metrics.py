@@ -111,22 +111,28 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
     """The headline numbers of one run, ready for JSON; streams, keeping one bool per episode.
 
     {"avg@k": {"value", "low", "high", …} | None, "pass@k": …, "reward": mean team reward | None,
-    "questions", "episodes", "failed", "failures": {reason: count}, "undecided", "problem"}.
+    "questions", "episodes", "failed", "failures": {reason: count}, "undecided", "forks",
+    "problem"}.
     Correct means `grade.correct is True`; None (the grader cannot decide) counts as wrong and in
     "undecided". A failed episode is no sample: unless a later try of the same (task, sample)
     finished, both headline numbers are None and "problem" says why; likewise when the environment
-    gives no grades at all. Raises UserError for no episodes, a repeated (task, sample), and when
-    some finished episodes have a grade and others have none.
+    gives no grades at all. A fork (`mas_envs.Fork`) is no sample of its question, since it starts
+    from what happened in another episode: it is counted in "forks" and nowhere else. Raises
+    UserError for no episodes, a repeated (task, sample), and when some finished episodes have a
+    grade and others have none.
     """
     outcomes: dict[str, dict[int, bool]] = {}
     failed: dict[tuple[str, int], str] = {}
     ungraded: list[str] = []
-    undecided, reward = 0, 0.0
+    undecided, forks, reward = 0, 0, 0.0
     for episode in episodes:
+        if "fork" in episode.provenance:
+            forks += 1
+            continue
         samples = outcomes.setdefault(episode.task, {})
         where = f"task {episode.task!r}, sample {episode.sample}"
-        if episode.status == "failed":
-            failed[episode.task, episode.sample] = episode.reason
+        if episode.status != "done":
+            failed[episode.task, episode.sample] = episode.reason or "stored before its end"
             continue
         if episode.sample in samples:
             raise UserError(f"{where}: recorded twice; do not mix two runs in one folder")
@@ -136,7 +142,7 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
         undecided += episode.grade is not None and episode.grade.correct is None
         samples[episode.sample] = episode.grade is not None and episode.grade.correct is True
     if not outcomes:
-        raise UserError("no episodes to summarise")
+        raise UserError("no episodes to summarise" + (f", only {forks} forks" if forks else ""))
     finished = sum(map(len, outcomes.values()))
     if 0 < len(ungraded) < finished:
         raise UserError(f"{ungraded[0]}: no grade, though other episodes have one")
@@ -162,5 +168,6 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
         "failed": failures.total(),
         "failures": dict(failures),
         "undecided": undecided,
+        "forks": forks,
         "problem": problem,
     }

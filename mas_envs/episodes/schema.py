@@ -7,6 +7,7 @@ reads an episode reads these classes; nothing is passed beside them.
 from __future__ import annotations
 
 import base64
+import math
 from typing import Any, Literal
 
 import msgspec
@@ -23,7 +24,7 @@ LogProbs = NDArray[np.float32]
 
 ParseStatus = Literal["ok", "missing", "ambiguous", "truncated"]
 GradeStatus = Literal["ok", "no_answer", "truncated", "unparseable", "limit", "error"]
-EpisodeStatus = Literal["done", "failed"]
+EpisodeStatus = Literal["running", "done", "failed"]
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -40,6 +41,20 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     top_p: float = 1.0
     top_k: int = 0
     max_tokens: int = 1024
+
+    def __post_init__(self) -> None:
+        """Raises `UserError` for a value that defines no distribution."""
+        t, p, k, n = self.temperature, self.top_p, self.top_k, self.max_tokens
+        checks = {
+            "temperature": (type(t) in (int, float) and 0 <= t < math.inf, "a number from 0 up"),
+            "top_p": (type(p) in (int, float) and 0 < p <= 1, "a number in (0, 1]"),
+            "top_k": (type(k) is int and k >= 0, "a whole number from 0 (off) up"),
+            "max_tokens": (type(n) is int and n >= 1, "a whole number from 1 up"),
+        }
+        for name, (good, rule) in checks.items():
+            if not good:
+                given = getattr(self, name)
+                raise UserError(f"sampling.{name} is {given!r:.40}; it must be {rule}")
 
 
 class Grade(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +117,8 @@ class Episode(msgspec.Struct, kw_only=True):
 
     `group` numbers the prompt within the batch, `sample` the repetition within the group; all
     members of a group share `seed` (the environment's). `reward` is the team's. `env` is the
-    serialisable environment spec. A failed episode keeps its turns; `reward` means nothing there.
+    serialisable environment spec. A failed episode keeps its turns; `reward` means nothing there,
+    nor while an episode is `running`.
     """
 
     schema: int = SCHEMA_VERSION

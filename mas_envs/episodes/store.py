@@ -188,12 +188,15 @@ def _truncate(folder: Path, number: int, size: int) -> None:
 
 
 def write_episodes(path: str | Path, episodes: Iterable[Episode], tokens: Tokens = "all") -> int:
-    """Write episodes to a folder (appending) or to a new `.jsonl` file; returns how many.
+    """Write episodes; returns how many.
 
-    A file is there whole or not at all. Raises `TypeError` for an episode that JSON cannot hold.
+    A path that ends in `.jsonl` is a file, replaced as a whole or not at all; any other is a folder
+    of shards, appended to. Raises `TypeError` for an episode that JSON cannot hold.
     """
     _check_tokens(tokens)
     path = Path(path)
+    if path.suffix in (".json", ".gz", ".zst") and not path.is_dir():
+        raise BadFile(path, "neither a .jsonl file nor a folder", fix=f"write {path.stem}.jsonl")
     count = 0
     if path.suffix != ".jsonl":
         with EpisodeWriter(path, tokens) as writer:

@@ -19,7 +19,7 @@ def conversation_text(episode: Episode) -> str:
     """
     lines = [f"task {episode.task}: {episode.question}"]
     results = [event for event in episode.events if isinstance(event, ToolResult)]
-    grades = [event for event in results if _is_grade(event.result)]
+    grades = [event for event in results if is_grade(event.result)]
     for event in episode.events:
         if isinstance(event, Turn):
             lines.append(_turn(event))
@@ -31,7 +31,7 @@ def conversation_text(episode: Episode) -> str:
         grade = episode.grade
         verdict = f"{_VERDICTS[grade.correct]} ({grade.reason or grade.status})"
         lines.append(f"{verdict}, reward {episode.reward:g}")
-    elif episode.reward:  # without a grade, 0 is also what an episode that still plays has
+    elif episode.status == "done":
         lines.append(f"reward {episode.reward:g}")
     return "\n".join(lines)
 
@@ -47,10 +47,10 @@ def _turn(turn: Turn) -> str:
 def _tool(event: ToolResult) -> str:
     """Passages one per line below their query, a grade in words, anything else as JSON."""
     result = event.result
-    if _is_grade(result):
+    if is_grade(result):
         reason = result.get("reason") or result["status"]
         return f"({event.tool}: {_VERDICTS[result['correct']]}, {reason})"
-    if _are_passages(event):
+    if are_passages(event):
         query = event.args.get("query", event.args)
         lines = [f"({event.tool} {_json(query)}: {len(result)} passages)"]
         lines += [f"    [{rank}] {_passage(one)}" for rank, one in enumerate(result, 1)]
@@ -58,12 +58,14 @@ def _tool(event: ToolResult) -> str:
     return f"({event.tool} {_json(event.args)}: {_json(result)})"
 
 
-def _is_grade(result: Any) -> bool:
+def is_grade(result: Any) -> bool:
+    """Whether a tool's result is a grader's verdict."""
     found = isinstance(result, dict) and "status" in result and "correct" in result
     return found and isinstance(result["correct"], bool | None)
 
 
-def _are_passages(event: ToolResult) -> bool:
+def are_passages(event: ToolResult) -> bool:
+    """Whether a tool's result is a list of passages, as a search gives."""
     result = event.result
     if not isinstance(result, list) or not (result or "query" in event.args):
         return False

@@ -16,7 +16,7 @@ from mas_envs.parsing import after_think, boxed, verdict
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Ask, Call, Outcome, Play
 from mas_envs.tasks import Task
-from mas_envs.tools import as_grade, grade_math
+from mas_envs.tools import as_grade, math_grader
 from mas_envs.workflow import WorkflowEnv
 
 
@@ -72,7 +72,7 @@ class MathEnv(WorkflowEnv):
         other = malformed_verdict != "reject"
         self.compat = check_compat(compat, malformed_verdict=other, final_review=final_review)
         super().__init__(**common)
-        self.tools = {"grade": grade_math}
+        self.tools = {"grade": math_grader}
 
     def play(self, task: Task, rng: np.random.Generator) -> Play:
         """Draft, review, draft again until approved or out of rounds; then grade."""
@@ -133,7 +133,7 @@ class MathSingleEnv(WorkflowEnv):
     def __init__(self, *, compat: Literal["drmas"] | None = None, **common: Any) -> None:
         self.compat = check_compat(compat)
         super().__init__(**common)
-        self.tools = {"grade": grade_math}
+        self.tools = {"grade": math_grader}
 
     def play(self, task: Task, rng: np.random.Generator) -> Play:
         """One draft; then grade."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
+import numpy as np
 
 from mas_envs.episodes.schema import Ids, LogProbs, Message, Sampling
 
@@ -46,6 +47,52 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     template: str = ""
     prompt_tokens: int = 0
     response_tokens: int = 0
+
+
+_TYPES = {"text": str, "finish_reason": str, "model": str, "template": str, "prompt_tokens": int,
+          "response_tokens": int}  # fmt: skip
+_ARRAYS = {"prompt_ids": "int32", "ids": "int32", "log_probs": "float32"}
+
+
+def checked(response: Any) -> Response:
+    """`response`, if an episode can hold it. Raises `TypeError` or `ValueError`.
+
+    Told here, it fails one episode; later it would break the file of all.
+    """
+    if not isinstance(response, Response):
+        raise TypeError(f"expected a Response, not {response!r:.80}")
+    for name, kind in _TYPES.items():
+        if not isinstance(value := getattr(response, name), kind):
+            raise TypeError(
+                f"expected a Response whose {name} is {kind.__name__}, not {value!r:.80}"
+            )
+    for name, dtype in _ARRAYS.items():
+        array = getattr(response, name)
+        if array is not None and not _fits(array, dtype):
+            raise TypeError(f"expected a Response whose {name} are 1-d {dtype}, not {array!r:.80}")
+    ids, log_probs = response.ids, response.log_probs
+    if log_probs is not None and not np.isfinite(log_probs).all():
+        raise ValueError("log_probs that are not finite")
+    if ids is not None and log_probs is not None and len(ids) != len(log_probs):
+        raise ValueError(f"{len(log_probs)} log_probs for {len(ids)} ids")
+    if not isinstance(response.versions, tuple | list):
+        raise TypeError(f"versions {response.versions!r:.80}; expected pairs (start, version)")
+    for pair in response.versions:
+        if not isinstance(pair, tuple | list) or [*map(type, pair)] != [int, int]:
+            raise TypeError(f"{pair!r:.80} among the versions; expected (start, version)")
+    if ids is not None and len(ids) and not response.versions:
+        raise ValueError("ids without versions; a policy that never changes gives ((0, 0),)")
+    return response
+
+
+def _fits(array: Any, dtype: str) -> bool:
+    """Whether it is an array of that type, or of a wider one that holds no more."""
+    if not isinstance(array, np.ndarray) or array.ndim != 1:
+        return False
+    if array.dtype == dtype:
+        return True
+    kind = array.dtype.kind == np.dtype(dtype).kind
+    return kind and (array.dtype.kind == "f" or np.array_equal(array.astype(dtype), array))
 
 
 @runtime_checkable

@@ -13,21 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.base import Request, Response
 from mas_envs.policies.chat_completion import response_of, retry_after
-from mas_envs.policies.per_loop import PerLoop
+from retrievers.connections import Connections
 
 if TYPE_CHECKING:
     import httpx
 
 # vLLM, SGLang and OpenAI say "context length", llama.cpp "context size", others "context window".
 _TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context", re.IGNORECASE)
+MAX_BYTES = 2**28  # of one answer; 32,000 tokens with 20 log-probs each take about 2**26
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # of the back-off, which doubles
-
-
-class _Connection(NamedTuple):
-    """What one event loop shares."""
-
-    client: httpx.AsyncClient
-    slots: asyncio.Semaphore
 
 
 class _Fault(NamedTuple):
@@ -80,6 +74,7 @@ class HTTPPolicy:
             raise UserError(f"timeout_s={timeout_s}, connect_s={connect_s}, read_s={read_s}; all "
                             "must be positive")  # fmt: skip
         self.url = base_url.rstrip("/") + "/chat/completions"
+        self._shown = re.sub(r"//[^/?#]*@", "//", self.url)  # no password in a message
         self.model = model
         self.timeout_s, self.attempts = timeout_s, attempts
         self.extra = ({"logprobs": True, "return_token_ids": True} if tokens else {}) | (
@@ -89,33 +84,24 @@ class HTTPPolicy:
             json.dumps(self.extra, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise UserError(f"extra={extra!r:.80}: not JSON ({error})") from None
-        self._headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        self._connect_s, self._read_s = connect_s, read_s
-        self._concurrency = concurrency
-        self._connections = PerLoop(self._connect)
-        self._random = random.Random()
-
-    def _connect(self) -> _Connection:
-        import httpx  # here: a tenth of a second
-
-        client = httpx.AsyncClient(
-            headers=self._headers,
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=256),
-            timeout=httpx.Timeout(self._read_s, connect=self._connect_s),
+        self._connections = Connections(
+            concurrency,
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
+            timeout=(connect_s, read_s, read_s, None),  # connect, read, write, wait for a pool
         )
-        return _Connection(client, asyncio.Semaphore(self._concurrency))
+        self._random = random.Random()
 
     async def act(self, request: Request) -> Response:
         """One chat completion. Raises `MachineryError` or `UserError` as the class says."""
-        body, loop, here = self._body(request), asyncio.get_running_loop(), self._connections.here()
+        body, loop = self._body(request), asyncio.get_running_loop()
         end = None if request.deadline is None else request.deadline - time.monotonic()
         reason = ""
         try:
-            async with asyncio.timeout(end) as clock, here.slots:
+            async with asyncio.timeout(end) as clock, self._connections.client() as client:
                 until = min(loop.time() + self.timeout_s, clock.when() or math.inf)
                 clock.reschedule(until)
                 for attempt in range(self.attempts):
-                    answer = await self._attempt(here.client, body)
+                    answer = await self._attempt(client, body)
                     if isinstance(answer, Response):
                         return answer
                     reason = answer.reason
@@ -125,7 +111,8 @@ class HTTPPolicy:
                     await asyncio.sleep(wait)
         except TimeoutError:
             reason = "no answer in time" + (f"; before that {reason}" if reason else "")
-        raise MachineryError(f"{self.url}: {reason}")
+        health = self._shown.removesuffix("/chat/completions") + "/models"
+        raise MachineryError(f"{self._shown}: {reason}; is the server up? try: curl {health}")
 
     def _back_off(self, attempt: int) -> float:
         longest = min(FIRST_WAIT_S * 2.0 ** min(attempt, 10), LONGEST_WAIT_S)
@@ -149,28 +136,37 @@ class HTTPPolicy:
         import httpx
 
         try:
-            reply = await client.post(self.url, json=body)
+            async with client.stream("POST", self.url, json=body) as reply:
+                content = await self._content(reply)
         except httpx.InvalidURL as error:
-            raise UserError(f"policy URL {self.url!r}: {error}") from None
+            raise UserError(f"policy URL {self._shown!r}: {error}") from None
         except httpx.HTTPError as error:
             return _Fault(f"{type(error).__name__} {error}".strip())
-        status, text = reply.status_code, reply.text
+        status, text = reply.status_code, content.decode(errors="replace")
         if status in (400, 413) and _TOO_LONG.search(text):
             return Response(text="", finish_reason="overflow", model=self.model)
         if status in (408, 429) or status >= 500:
             return _Fault(f"HTTP {status} {text[:200]}", retry_after(reply.headers))
         if status != 200:
-            raise UserError(f"{self.url} refused model {self.model!r}: HTTP {status} {text[:300]}"
-                            + _without(text, body))  # fmt: skip
+            refusal = f"HTTP {status} {text[:300]}{_without(text, body)}"
+            raise UserError(f"{self._shown} refused model {self.model!r}: {refusal}")
         try:
-            return response_of(reply.json())
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            raise MachineryError(f"{self.url}: not a chat completion ({error!r})") from error
+            return response_of(json.loads(content))
+        except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
+                ValueError) as error:  # fmt: skip
+            raise MachineryError(f"{self._shown}: not a chat completion ({error!r})") from error
+
+    async def _content(self, reply: httpx.Response) -> bytes:
+        content = bytearray()
+        async for chunk in reply.aiter_bytes():
+            content += chunk
+            if len(content) > MAX_BYTES:
+                raise MachineryError(f"{self._shown}: an answer of more than {MAX_BYTES:,} bytes")
+        return bytes(content)
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop."""
-        if (connection := self._connections.take()) is not None:
-            await connection.client.aclose()
+        """Close the connections of the running event loop, which does it itself when it ends."""
+        await self._connections.aclose()
 
 
 def _without(refusal: str, body: dict[str, Any]) -> str:

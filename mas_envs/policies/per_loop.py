@@ -1,4 +1,4 @@
-"""What belongs to one event loop: connections, locks and semaphores do not outlive theirs."""
+"""What belongs to one event loop: locks and semaphores do not outlive theirs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,3 @@ class PerLoop(Generic[T]):
                     self._made.pop(other, None)
             self._made[loop] = self._make()
         return self._made[loop]
-
-    def take(self) -> T | None:
-        """The running loop's, forgotten here, so that it can be closed; None where none is."""
-        return self._made.pop(asyncio.get_running_loop(), None)

@@ -9,17 +9,14 @@ actions and retrieved text.
 from __future__ import annotations
 
 from collections.abc import Generator
-from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mas_envs import drmas
 from mas_envs.episodes.schema import Message
 from mas_envs.parsing import MISSING, Parsed
 from mas_envs.protocol import Ask, Call, Play, Reply
+from mas_envs.search.base import SearchTask
 from mas_envs.tasks import Task
-
-if TYPE_CHECKING:
-    from mas_envs.search.env import SearchTask
 
 
 class _History:
@@ -32,21 +29,8 @@ class _History:
         self.info: dict[str, Any] = {"queries": [], "turns": 0}
 
     def shown(self, agent: str, remark: str = "") -> tuple[Message, ...]:
-        """What that agent is shown. `taken` counts the turns before this one.
-
-        In the `history` text of a prompt set, what precedes `{once}` stands before the first step
-        only, and may use the placeholders of `user`: the reference announces a history if it has
-        one.
-        """
-        env, taken = self.env, len(self.steps)
-        fields = {"question": self.task.question, "turn": str(taken + 1), "remark": remark}
-        fields |= {"taken": str(taken), "max_turns": str(env.max_turns)}
-        texts = env.prompts.texts[agent]
-        once, _, step = texts.get("history", "").rpartition("{once}")
-        user = texts["user"].replace("{history}", once + "{history}") if taken else texts["user"]
-        prompts = copy(env.prompts)
-        prompts.texts = {agent: texts | {"user": user, "history": step}}
-        return prompts.messages(agent, fields, self.steps)
+        """What that agent is shown."""
+        return self.env.shown(agent, self.task, len(self.steps) + 1, self.steps, remark)
 
     def act(self, action: str) -> Generator[Call, Any, bool]:
         """Take one action; True when it ends the episode."""

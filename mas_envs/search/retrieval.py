@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,23 +27,25 @@ def search_tool(name: str) -> Tool:
     if not isinstance(name, str):
         raise UserError(f"retriever {name!r:.80}; give one of {', '.join(KINDS)}")
     if name.startswith(("http://", "https://")):
-        server = retriever(name)  # a malformed URL is told now
-
-        async def ask_server(batch: list[dict[str, Any]]) -> list[Any]:
-            k = max(args["k"] for args in batch)
-            return _cut(await server.asearch([args["query"] for args in batch], k), batch)
-
-        return ask_server
+        retriever(name)  # a malformed URL is told now
+        return partial(_ask_server, name)
     if name != "tinyworld" and ":" not in name and not (name and Path(name).exists()):
         if name.endswith((".jsonl", "/")):
             raise BadFile(name, "no such corpus", fix="give its .jsonl file or folder")
         raise UnknownName("retriever", name, KINDS)
+    return partial(_search_here, name)
 
-    def search(batch: list[dict[str, Any]]) -> list[Any]:
-        k = max(args["k"] for args in batch)
-        return _cut(retriever(name).search([args["query"] for args in batch], k), batch)
 
-    return search
+# By name, so that an environment can be copied and sent to another process.
+async def _ask_server(name: str, batch: list[dict[str, Any]]) -> list[Any]:
+    server: Any = retriever(name)
+    k = max(args["k"] for args in batch)
+    return _cut(await server.asearch([args["query"] for args in batch], k), batch)
+
+
+def _search_here(name: str, batch: list[dict[str, Any]]) -> list[Any]:
+    k = max(args["k"] for args in batch)
+    return _cut(retriever(name).search([args["query"] for args in batch], k), batch)
 
 
 def _cut(found: list[Any], batch: list[dict[str, Any]]) -> list[Any]:
@@ -72,7 +74,10 @@ def retriever(name: str) -> Retriever:
         raise UserError(f"retriever {name!r}: {error}") from None
     made: Any = by_name(name)
     if isinstance(made, type) or (callable(made) and not hasattr(made, "search")):
-        made = made()
+        try:
+            made = made()
+        except TypeError as error:
+            raise UserError(f"retriever {name!r}: {error}") from error
     if not callable(getattr(made, "search", None)):
         raise UserError(f"retriever {name!r} is {made!r:.80}; it has no search(queries, k)")
     return made  # type: ignore[no-any-return]

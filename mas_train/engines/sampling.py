@@ -9,20 +9,6 @@ import torch
 from numpy.typing import NDArray
 
 from mas_envs.episodes.schema import Sampling
-from mas_envs.errors import UserError
-
-
-def check_sampling(sampling: Sampling) -> None:
-    """Raises `UserError` for parameters that define no distribution."""
-    checks = {
-        "temperature": (sampling.temperature >= 0, "at least 0 (0 is greedy)"),
-        "top_p": (0 < sampling.top_p <= 1, "in (0, 1]"),
-        "top_k": (sampling.top_k >= 0, "at least 0 (0 is off)"),
-        "max_tokens": (sampling.max_tokens >= 1, "at least 1"),
-    }
-    for name, (good, rule) in checks.items():
-        if not good:
-            raise UserError(f"sampling.{name} is {getattr(sampling, name)}; it must be {rule}")
 
 
 def uniforms(seed: int, count: int) -> NDArray[np.float64]:

@@ -33,7 +33,7 @@ from mas_train.engines.hf_model import (
     template_hash,
 )
 from mas_train.engines.kv_cache import ATTENTION, SlotCache
-from mas_train.engines.sampling import check_sampling, sample, uniforms
+from mas_train.engines.sampling import sample, uniforms
 from mas_train.engines.slots import Row, admit, context_batches
 
 # Between two steps the loop runs this many times: enough for an episode whose turn has just ended
@@ -110,7 +110,6 @@ class TransformersEngine:
         """
         if self._closed:
             raise MachineryError(f"engine {self.name} is closed")
-        check_sampling(request.sampling)
         prompt_ids = self._encode(request.messages)
         self.stats.requests += 1
         room = min(request.sampling.max_tokens, self.max_model_len - len(prompt_ids))

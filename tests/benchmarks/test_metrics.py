@@ -205,6 +205,19 @@ def test_summary_without_any_grade_has_the_mean_reward_and_says_how_to_give_one(
     assert summary(episodes[4:], 4)["reward"] is None
 
 
+def test_summary_takes_no_fork_for_a_sample():
+    """Resampled from where it went wrong, a question is answered more often than from its start."""
+    samples = [_episode("a", s, correct=s == 0, reward=float(s == 0)) for s in range(4)]
+    forks = [_episode("a", s, reward=1.0, provenance={"fork": "f", "sample": "1"}) for s in (1, 2)]
+    found = summary([*forks, *samples], 4)
+    assert found["avg@4"]["value"] == 25 and found["reward"] == 0.25
+    assert (found["episodes"], found["forks"]) == (4, 2)
+    lost = _episode("a", 0, status="failed", reason="x", provenance={"fork": "f"})
+    assert summary([*samples, lost], 4)["problem"] is None
+    with pytest.raises(UserError, match="no episodes to summarise, only 2 forks"):
+        summary(forks, 4)
+
+
 @pytest.mark.parametrize(
     ("episodes", "message"),
     [

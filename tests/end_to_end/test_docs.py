@@ -68,6 +68,10 @@ def test_the_tutorial_trains_and_measures(tutorial, tmp_path):
     assert (tmp_path / "results" / "summary.json").exists()
 
 
+def test_the_page_on_methods_runs(tmp_path):
+    run_blocks((DOCS / "own-method.md").read_text(encoding="utf-8"), tmp_path)
+
+
 PAGES = sorted(DOCS.glob("*.md"), key=lambda page: page.name)
 
 

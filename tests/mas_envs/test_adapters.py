@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import time
 import warnings
 
@@ -19,6 +21,7 @@ from mas_envs.adapters.gymnasium import SingleAgent
 from mas_envs.errors import InvalidAction, MachineryError, UnknownName, UserError
 from mas_envs.math.env import MathEnv
 from mas_envs.player import turn_seed
+from mas_envs.policies.random_text import RandomPolicy
 from mas_envs.policies.scripted import ScriptedPolicy
 from tests.mas_envs.adapter_cases import BLOCKS, CASES, TEAMS, Panel, aec_episode, contents_of, says
 
@@ -361,3 +364,14 @@ def test_the_other_conversion_refuses():
 @pytest.mark.parametrize("block", [block for block in BLOCKS if "torchrl" not in block])
 def test_the_documented_examples_run(block):
     exec(block, {})
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_of_a_view_goes_on_by_itself(copied):
+    env = SingleAgent("math-v0", "verifier_0", policies=RandomPolicy(malformed=0.0), max_rounds=3)
+    env.reset(seed=1)  # the solver has spoken: a thread with a loop is there
+    one, other = copied(env), copied(env)
+    told = one.step("<verify>reject</verify>")
+    assert told == other.step("<verify>reject</verify>") == env.step("<verify>reject</verify>")
+    for each in (one, other, env):
+        each.close()

@@ -132,7 +132,7 @@ def test_an_episode_that_was_changed_does_not(played):
     episodes[1].turns[0].text += "!"
     write_episodes(played, episodes)
     replayed = envs("replay", played)
-    assert replayed.exit_code == 1 and f"{played}: episode 1: event 3" in replayed.stderr
+    assert replayed.exit_code == 1 and f"{played}: episode 1: event 2" in replayed.stderr
     other = envs("replay", played, "--episode", 0, "--arg", "rounds=1")
     assert other.exit_code == 1 and "event 2" in other.stderr
 
@@ -153,4 +153,8 @@ def test_an_episode_is_shown_up_to_an_event_and_played_on(played, tmp_path):
     assert all(fork.turns[0].text == first.turns[0].text for fork in forks)
     assert len({fork.turns[-1].text for fork in forks} | {first.turns[-1].text}) == 3
     assert "--at" in envs("replay", played, "--policy", "random").stderr
+    for option in (("--samples", 2), ("--out", out)):
+        for where in ((), ("--at", 1)):
+            refused = envs("replay", played, *where, *option)
+            assert refused.exit_code == 2 and "--policy random" in refused.stderr
     assert "can be forked" in envs("replay", played, "--at", 99, "--policy", "random").stderr

@@ -182,9 +182,11 @@ history = '''
 '''
 """
 STEP = '''
-history = """
+intro = """
 {taken} step(s) taken by the team on {question}:
-{once}Step {turn}:{action} {passages}
+"""
+history = """
+Step {turn}:{action} {passages}
 
 """
 '''

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -138,7 +140,7 @@ def test_forked_at_every_decision(variant, played):
         for one in found:
             decision = one.group
             assert one.status == "done"
-            assert one.provenance["forked_from"] == episode.task
+            assert one.provenance["fork"] == forks[one.group].id
             assert one.provenance["decision"] == str(decision)
             assert (one.task, one.seed) == (episode.task, episode.seed)
             kept, was = one.events[:decision], episode.events[:decision]
@@ -229,3 +231,31 @@ def test_the_policy_reaches_every_branch(played):
     assert readings >= {"yes", "no", "approve", "reject"}
     assert roles >= {"answer", "search", "searcher", "judge", "debater", "proposer", "solver"}
     assert isinstance(Talk(), mas_envs.Policy)
+
+
+def state(env):
+    seen = [env.observe(agent) for agent in env.agents]
+    aec = (env.agents, env.rewards, env._cumulative_rewards, env.terminations, env.infos)
+    return timeless(env.episode), env.agent_selection, seen, copy.deepcopy(aec)
+
+
+@every
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda env: pickle.loads(pickle.dumps(env))])
+def test_a_copy_goes_on_by_itself(variant, copied):
+    """In another process, too: before a reset, at every decision, at the end and after it."""
+    env = make(variant)
+    assert copied(env).possible_agents == env.possible_agents
+    env.reset(seed=2)
+    while env.agents:
+        there = copied(env)
+        assert state(there) == state(env)
+        before, text = state(env), None if env.terminations[env.agent_selection] else "no"
+        there.step(text)
+        assert state(env) == before
+        env.step(text)
+        if env.agents:
+            assert state(there) == state(env)
+    there = copied(env)
+    for one in (there, env):
+        one.reset()
+    assert state(there) == state(env)

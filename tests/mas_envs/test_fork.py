@@ -148,9 +148,10 @@ def test_forks_and_tasks_in_one_rollout_are_groups_of_their_own():
 def test_it_says_where_it_comes_from():
     episode = original()
     assert episode.sample == 1
-    (fork,) = collect(Panel(), [Fork(episode, 3)], Numbers())
+    place = Fork(episode, 3)
+    (fork,) = collect(Panel(), [place], Numbers())
     assert fork.provenance == {
-        "forked_from": episode.task, "sample": "1", "decision": "3",
+        "fork": place.id, "sample": "1", "decision": "3",
     }  # fmt: skip
     assert episode.provenance == {}
     assert mas_envs.replay(Panel(), fork).episode.provenance == fork.provenance

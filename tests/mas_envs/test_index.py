@@ -7,9 +7,10 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from mas_envs import EpisodeWriter
+from mas_envs import EpisodeWriter, write_episodes
 from mas_envs.episodes import index
 from mas_envs.episodes.index import read_index
 from mas_envs.errors import BadFile
@@ -30,7 +31,15 @@ def other_schema(path):
     index.close()
 
 
+def without_forks(path):
+    """As it was before there were forks."""
+    with sqlite3.connect(path) as index:
+        index.execute("ALTER TABLE episodes DROP COLUMN fork")
+    index.close()
+
+
 SPOILED = {
+    "no forks": without_forks,
     "missing": lambda path: path.unlink(),
     "empty": lambda path: path.write_bytes(b""),
     "garbage": lambda path: path.write_bytes(b"not a database" * 1000),
@@ -129,3 +138,11 @@ def test_the_index_of_a_folder_that_is_not_ours():
 def test_no_index_without_shards(tmp_path):
     assert read_index(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_fork_is_told_from_the_sample_whose_number_it_has(tmp_path):
+    fork = msgspec.structs.replace(episode(1), provenance={"fork": "f" * 16, "sample": "1"})
+    write_episodes(tmp_path, [episode(1), fork])
+    assert [(row.sample, row.fork) for row in read_index(tmp_path)] == [(1, ""), (1, "f" * 16)]
+    (tmp_path / "index.sqlite").unlink()
+    assert [row.fork for row in read_index(tmp_path)] == ["", "f" * 16]

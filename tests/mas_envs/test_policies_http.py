@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import warnings
 
 import msgspec
 import numpy as np
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 import mas_envs
 from mas_envs import Sampling, TaskSet, collect
 from mas_envs.errors import MachineryError, UserError
+from mas_envs.policies import http
 from mas_envs.policies.chat_completion import response_of
 from mas_envs.policies.http import HTTPPolicy
 from tests.mas_envs.http_cases import REQUEST, act, completion, server, short_waits
@@ -113,7 +116,8 @@ def test_ids_and_log_probs_are_recorded_exactly_or_not_at_all(ids, log_probs):
 
 
 NONSENSE = [
-    b"", b"not json", b"null", b"[]", b"3", b'"text"', {}, {"choices": []}, {"choices": None},
+    b"", b"not json", b"[" * 100_000, b"null", b"[]", b"3", b'"text"', {}, {"choices": []},
+    {"choices": None},
     {"choices": [3]}, {"choices": [{}]}, {"choices": [{"message": None}]}, {"choices": {"0": 1}},
     {"choices": [{"message": "text"}]}, completion(["part"]), completion(3), completion({"a": 1}),
     completion("x", logprobs=[1]), completion("x", logprobs={"content": [{}]}),
@@ -203,6 +207,25 @@ def test_a_key_that_cannot_be_sent_is_not_shown(key):
     assert "cret" not in str(caught.value)
 
 
+def test_an_endless_answer_is_cut_off(server, monkeypatch):
+    monkeypatch.setattr(http, "MAX_BYTES", 10_000)
+    server.script = lambda n, body: (200, completion("x" * 10_001))
+    with pytest.raises(MachineryError, match="more than 10,000 bytes"):
+        act(server)
+    server.script = lambda n, body: (200, completion("x" * 9_000))
+    assert len(act(server).text) == 9_000
+
+
+def test_a_password_in_the_url_is_not_shown(server):
+    url = server.url.replace("//", "//me:secret@")
+    server.script = lambda n, body: (404 if n > 1 else 200, b"{}")
+    for error in (MachineryError, UserError):
+        with pytest.raises(error, match="127") as caught:
+            asyncio.run(HTTPPolicy(url, "m").act(REQUEST))
+        assert "secret" not in str(caught.value)
+    assert server.requests[0][1]["Authorization"].startswith("Basic ")
+
+
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "", "127.0.0.1"])
 def test_bad_urls(url):
     with pytest.raises(UserError, match="must start with http"):
@@ -212,6 +235,21 @@ def test_bad_urls(url):
 def test_an_impossible_url_is_a_mistake_of_the_user():
     with pytest.raises(UserError, match="policy URL"):
         asyncio.run(HTTPPolicy("http://a:b:c", "m").act(REQUEST))
+
+
+def test_a_policy_that_nobody_closes_leaves_no_socket(server):
+    policy = HTTPPolicy(server.url, "m")
+
+    async def several():
+        return await asyncio.gather(*(policy.act(REQUEST) for _ in range(8)))
+
+    gc.collect()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            assert len(asyncio.run(several())) == 8
+        gc.collect()
+    assert [str(one.message) for one in caught] == []
 
 
 def test_a_policy_outlives_its_event_loop(server):

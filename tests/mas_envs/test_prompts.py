@@ -122,7 +122,8 @@ def test_a_table_of_one_agent_goes_before_its_roles(tmp_path):
     assert shown(load_prompts(paths["own"], paths["d"], TEAM)) == [
         "own solver", "own solver_1", "own judge",
     ]  # fmt: skip
-    with pytest.raises(BadFile, match=r"no \[solver\] table"):
+    found = r"no \[solver\] table with a 'user' text; add it; the file has \[solver_1\], \[judge\]$"
+    with pytest.raises(BadFile, match=found):
         load_prompts(paths["only"], paths["d"], TEAM)
 
 

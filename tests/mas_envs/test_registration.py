@@ -245,6 +245,27 @@ def test_a_class_that_is_not_there_is_named(id):
         make(id)
 
 
+@pytest.mark.parametrize(
+    ("id", "hint"),
+    [
+        ("mas_envs.math.env:MathEnw", r"did you mean 'mas_envs\.math\.env:MathEnv'\?$"),
+        ("mas_envs.math.env:xyzzy", "has no attribute 'xyzzy'$"),
+        ("no_such_module:X", "looked for in the current folder and in PYTHONPATH$"),
+    ],
+)
+def test_what_cannot_be_imported_says_where_to_look(id, hint):
+    with pytest.raises(UserError, match=hint):
+        make(id)
+
+
+@pytest.mark.parametrize("id", [None, 3, Path])
+def test_what_is_no_id_at_all(id):
+    with pytest.raises(UserError, match="give an id, 'module:Class' or an EnvSpec"):
+        make(id)
+    with pytest.raises(UserError, match="write it as 'module:Class'"):
+        register("no-text-v0", id)
+
+
 def in_a_folder(folder: Path, *arguments: str):
     program = Path(sys.executable).with_name("mas-envs")
     return subprocess.run(
@@ -297,3 +318,14 @@ except mas_envs.errors.UserError as error:
 """
     done = in_a_process_with_plugin(tmp_path, code, target)
     assert "plug-in mine = '" + target in done.stdout, done.stderr
+
+
+def test_an_argument_that_is_missing_or_not_passed_on_is_named():
+    broken = "tests.mas_envs.broken_envs"
+    with pytest.raises(UserError, match="missing a required argument: 'size'"):
+        make(f"{broken}:Wants")
+    assert make(f"{broken}:Wants", size=2).spec.kwargs == {"size": 2}
+    with pytest.raises(UnknownName, match=r"'tasks'; .*NoCommon.__init__ take \*\*common"):
+        make(f"{broken}:NoCommon", tasks={"source": "arith"})
+    with pytest.raises(UserError, match="json:loads: missing a required argument"):
+        make("json:loads")

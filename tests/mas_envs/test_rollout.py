@@ -14,6 +14,7 @@ import mas_envs
 from mas_envs import Ask, Call, Message, Outcome, Sampling, TaskSet, WorkflowEnv, collect, rollout
 from mas_envs.episodes.schema import encode
 from mas_envs.errors import UserError
+from mas_envs.player import environment_seed, turn_seed
 from mas_envs.policies.scripted import ScriptedPolicy
 
 
@@ -116,6 +117,17 @@ def test_seeds_of_a_group(virtual):
             assert turn.seed == requests[(episode.group, episode.sample, number)].seed
 
 
+@given(st.lists(st.integers(0, 2**70), min_size=4, max_size=4), st.integers(0, 2**64 - 1))
+@settings(max_examples=50, deadline=None)
+def test_seeds_are_those_of_numpys_own_sequences(numbers, task):
+    seed, step, sample, turn = numbers
+    ours = turn_seed(seed, step, f"{task:016x}", sample, turn)
+    sequence = np.random.SeedSequence([seed, step, task, sample, turn])
+    assert ours == int(sequence.generate_state(1, np.uint64)[0]) >> 1
+    sequence = np.random.SeedSequence([seed, step, task])
+    assert environment_seed(seed, step, f"{task:016x}") == sequence.generate_state(1)[0]
+
+
 def test_another_step_or_seed_draws_otherwise(virtual):
     drawn = [
         {request.seed for request in requests_of(virtual, seed=seed, step=step)[0].values()}
@@ -179,8 +191,8 @@ def test_policies_by_role_with_an_id_overriding(virtual):
 @pytest.mark.parametrize(
     "policies",
     [{}, {"a": policy("A")}, {"a": policy("A"), "b_0": policy("B")}, "gpt", None,
-     {"a": policy("A"), "b": "gpt"}, lambda request: "x"],
-    ids=["none", "no b", "no b_1", "text", "None", "text for b", "function"],
+     {"a": policy("A"), "b": "gpt"}, lambda request: "x", ScriptedPolicy],
+    ids=["none", "no b", "no b_1", "text", "None", "text for b", "function", "class"],
 )  # fmt: skip
 def test_missing_or_wrong_policies_are_told_at_once(virtual, policies):
     with pytest.raises(UserError, match="polic"):
@@ -222,12 +234,40 @@ def test_no_tasks(virtual):
 @pytest.mark.parametrize(
     "options",
     [{"samples": 0}, {"concurrency": 0}, {"samples": -1}, {"seed": -1}, {"retries": -1},
-     {"deadline_s": 0}, {"deadline_s": -1}],
+     {"step": -1}, {"deadline_s": 0}, {"deadline_s": -1}, {"deadline_s": float("nan")},
+     {"deadline_s": "5"}, {"samples": 1.5}, {"samples": "2"}, {"concurrency": 2.0}, {"seed": "a"},
+     {"seed": None}, {"step": 0.5}, {"retries": 1.5}, {"sampling": "hot"}, {"sampling": Sampling},
+     {"sampling": {"a": 1, "b": Sampling()}}, {"sampling": {"temperature": 0.5}}],
     ids=repr,
 )  # fmt: skip
 def test_bad_options(virtual, options):
-    with pytest.raises(UserError):
+    (name,) = options
+    with pytest.raises(UserError, match=name):
         virtual(collect(Chat(), ScriptedPolicy(say), tasks_of(1), **options))
+
+
+def test_numbers_of_numpy_are_numbers(virtual):
+    ours, theirs = (
+        requests_of(virtual, seed=kind(3), step=kind(4), samples=kind(2))[1]
+        for kind in (int, np.int64)
+    )
+    assert [content(e) for e in ours] == [content(e) for e in theirs]
+
+
+def test_tasks_of_other_kinds(virtual):
+    tasks = tasks_of(3)
+    whole = [content(e) for e in requests_of(virtual, tasks=tasks)[1]]
+    for other in (iter(tasks), (task for task in tasks), tuple(tasks)):
+        assert [content(e) for e in requests_of(virtual, tasks=other)[1]] == whole
+    for wrong in (tasks[0], 3, "task", [tasks[0].id], {tasks[0].id: tasks[0]}, [None]):
+        with pytest.raises(UserError, match="give"):
+            virtual(collect(Chat(), ScriptedPolicy(say), wrong))
+
+
+@pytest.mark.parametrize("env", ["math-v0", None, Chat])
+def test_what_is_no_environment(virtual, env):
+    with pytest.raises(UserError, match="is no environment"):
+        virtual(collect(env, ScriptedPolicy(say), tasks_of(1)))
 
 
 class Waits(WorkflowEnv):

@@ -206,3 +206,8 @@ def test_a_retriever_in_this_process_that_breaks_fails_its_own_episode():
     episodes = collect(env, [TASKS[1]], ScriptedPolicy(numbered), samples=4, retries=0)
     assert [e.status for e in episodes] == ["done", "done", "failed", "done"]
     assert episodes[2].reason == "tool search: OSError: disk on fire"
+
+
+def test_what_makes_no_retriever_is_told():
+    with pytest.raises(UserError, match=r"retriever 'json:loads': .*missing 1 required"):
+        play(make(retriever="json:loads"), NO, query("a"))

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import mas_envs
 from mas_envs import Task, TaskSet, load_tasks
 from mas_envs.errors import BadFile, UnknownName, UserError
 
@@ -197,6 +198,16 @@ def test_rows_that_may_share_an_id(tmp_path):
     assert len(load_tasks(jsonl(tmp_path, *kinds))) == 4
 
 
+@pytest.mark.parametrize(
+    "row",
+    [("q", "a"), {"question": "q", "answers": "a"}, {"q": 1, "a": 2, "meta": 3}, "qam", None,
+     (3, "a", {}), ("q", 2, {}), ("q", {"target": "a"}, {})],
+)  # fmt: skip
+def test_rows_that_are_no_question_answer_and_meta(row):
+    with pytest.raises(UserError, match=r"^task .*; give "):
+        TaskSet([row])
+
+
 def test_a_task_without_an_answer():
     with pytest.raises(UserError, match="task 'What\\?' has no answer"):
         TaskSet([("q", "a", {}), ("What?", [], {})])
@@ -333,3 +344,28 @@ def test_not_parquet(tmp_path):
     path.write_bytes(b"PAR1 but not really")
     with pytest.raises(BadFile, match="not a Parquet file"):
         load_tasks(path)
+
+
+def test_a_split_alone_is_that_of_the_environments_own_source():
+    questions = {
+        id: mas_envs.make(id, tasks={"split": "dev", "n": 4}).tasks.spec
+        for id in ("search-v0", "search-single-v0", "math-v0", "vote-v0")
+    }
+    assert [spec["source"] for spec in questions.values()] == [
+        "tinyworld", "tinyworld", "arith", "arith",
+    ]  # fmt: skip
+    assert all(spec["split"] == "dev" and spec["n"] == 4 for spec in questions.values())
+
+
+def test_no_tasks_and_no_source_are_told():
+    with pytest.raises(UserError, match="no tasks to play"):
+        mas_envs.make("math-v0", tasks=TaskSet([])).reset(seed=0)
+    for source in (3, None, ["a"]):
+        with pytest.raises(UserError, match="task source"):
+            load_tasks(source)
+
+
+def test_rows_may_be_dictionaries():
+    tasks = TaskSet([{"question": "q", "answer": ["a", "b"], "level": 2}])
+    assert tasks[0] == TaskSet([("q", ["a", "b"], {"level": 2})])[0]
+    assert repr(tasks).startswith("TaskSet of 1: ")

@@ -65,6 +65,30 @@ def test_a_tool_call_and_a_parallel_batch():
     assert json.loads(tool["result"]) == [{"title": "T"}]
 
 
+def test_passages_a_verdict_and_the_workflows_own_info():
+    found = [{"id": "p1", "title": "T", "text": "x" * 500, "score": 1.23456},
+             {"id": "p2", "title": None, "text": "y", "score": 2}]  # fmt: skip
+    verdict = {"correct": False, "status": "ok", "reason": "no"}
+    one = episode(
+        events=[
+            turn(),
+            ToolResult(index=1, batch=1, tool="search", args={"query": "q", "k": 2}, result=found),
+            ToolResult(index=2, batch=2, tool="grade", args={}, result=verdict),
+            ToolResult(index=3, batch=3, tool="search", args={"query": "q"}, result=[]),
+        ],
+        info={"problem": "2+2", "solved": 0.5, "nothing": None},
+    )  # fmt: skip
+    shown = conversation(one)
+    _, search, grade, empty = shown["events"]
+    assert search["passages"] == [["T", "x" * 500, "1.235"], ["", "y", "2"]]
+    assert (search["result"], search["verdict"], grade["verdict"]) == ("", None, "wrong")
+    assert grade["passages"] == [] and json.loads(grade["result"]) == verdict
+    assert (empty["passages"], empty["result"]) == ([], "[]")
+    assert shown["verdict"]["info"] == [["problem", "2+2"], ["solved", "0.5"]]
+    short = conversation(one, limit=60)["events"][1]["passages"][0][1]
+    assert "characters left out" in short and len(short) < 110
+
+
 @pytest.mark.parametrize(
     ("outcomes", "expected"),
     [
@@ -99,6 +123,22 @@ def test_pairs_by_task_and_sample_and_keeps_a_second_try_apart():
     assert [case.id for case in cases] == ["a.0", "a.0.1", "a.1", "b.0"]
     assert [[e is not None for e in case.episodes] for case in cases] == [
         [True, False], [True, False], [True, True], [True, True]]  # fmt: skip
+
+
+def test_forks_stand_beside_their_original_and_say_where_they_left_it():
+    def fork(place, sample):
+        origin = {"fork": place, "sample": "0", "decision": "2"}
+        return episode("a", sample, provenance=origin)
+
+    run = [fork("f2", 0), episode("a", 0), fork("f1", 1), fork("f1", 0), episode("b", 0)]
+    shown = content(page("t", {"s": run}))
+    assert [(case["id"], case["fork"]) for case in shown["cases"]] == [
+        ("a.0", None),
+        *((case, {"sample": "0", "decision": "2"}) for case in ("a.f1.0", "a.f1.1", "a.f2.0")),
+        ("b.0", None),
+    ]
+    forks = [read[0]["fork"] for read in shown["conversations"]]
+    assert forks == [case["fork"] for case in shown["cases"]]
 
 
 def many(tasks=90, samples=3, correct=lambda task, sample: True) -> list[Episode]:

@@ -30,10 +30,13 @@ from tests.mas_envs.viewer_cases import (
 def hostile_episode(text: str) -> Episode:
     return episode(
         text, question=text, gold=[text, text], reason=text, meta={"level": text, text: text},
-        info={text: [text]}, grade=Grade(correct=False, answer=text, reason=text, grader=text),
+        info={text: [text]}, provenance={"fork": text, "sample": text, "decision": text},
+        grade=Grade(correct=False, answer=text, reason=text, grader=text),
         events=[
             turn(text, messages=(Message(text, text),), value=text + "!", model=text),
             ToolResult(index=1, batch=1, tool=text, args={text: text}, result={text: text}),
+            ToolResult(index=2, batch=2, tool="search", args={"query": text},
+                       result=[{"title": text, "text": text, "score": 1.0}]),
         ],
     )  # fmt: skip
 
@@ -215,3 +218,38 @@ def test_in_a_real_browser(tmp_path):
 
     shown, _ = browse("q=nowhere-to-be-found")
     assert shown.all("nothing") == ["No conversation matches these filters."]
+
+
+@pytest.mark.slow
+def test_passages_parallel_turns_and_forks_in_a_real_browser(tmp_path):
+    found = [{"title": HOSTILE, "text": HOSTILE, "score": 2.5}, {"text": "plain", "title": ""}]
+    events = [
+        turn("<problem>odd</problem>", agent="proposer_0", value="v" * 100, reward=-0.5),
+        ToolResult(index=1, batch=1, tool="search", args={"query": HOSTILE}, result=found),
+        *(turn(f"try {n}", agent=f"solver_{n}", batch=2, reward=n / 2) for n in range(3)),
+        ToolResult(index=5, batch=3, tool="grade", args={},
+                   result={"correct": True, "status": "ok"}),
+    ]  # fmt: skip
+    for index, event in enumerate(events):
+        event.index = index
+    origin = {"fork": "f", "sample": "7", "decision": "3"}
+    one = episode(events=events, provenance=origin, info={"problem": HOSTILE})
+    path = tmp_path / "episodes.html"
+    path.write_text(page("t", {"s": [one]}), encoding="utf-8")
+    html = dom(tmp_path, path.as_uri())
+    shown = Rendered(html)
+    assert "img" not in shown.inside and "pwned" not in re.findall("<title>(.*?)</title>", html)[0]
+    first, second = ["".join(text) for tag, _, text in shown.texts if tag == "li"][1:]
+    assert first.count("</script><img src=x") == 2 and "score 2.5" in first and second == "plain"
+    search, grade = shown.all("tool")
+    assert "→ 2 passages" in search and "Tool grade: right" in grade
+    (together,) = shown.all("together")
+    assert together.startswith("3 asked in parallel") and "solver_2" in together
+    assert "own reward +1" in together and "own reward +0.5" in together
+    assert together.index("solver_0") < together.index("resampled") < together.index("solver_1")
+    assert shown.all("forked") == ["From here on resampled; what stands above is sample 7's."]
+    proposal = shown.all("turn")[0]
+    assert "own reward −0.5" in proposal and "read as" not in proposal
+    assert "fork of sample 7 at event 3" in html
+    listed = Rendered(dom(tmp_path, f"{path.as_uri()}#q=PLAIN")).all("together")
+    assert len(listed) == 1, "a passage is searched, too"

@@ -8,9 +8,21 @@ import math
 import numpy as np
 import pytest
 
-from mas_envs import Ask, Call, Message, Outcome, Response, Session, TaskSet, WorkflowEnv
-from mas_envs.errors import MasError, UserError, WorkflowError
+from mas_envs import (
+    Ask,
+    Call,
+    Grade,
+    Message,
+    Outcome,
+    Response,
+    Session,
+    TaskSet,
+    WorkflowEnv,
+    collect,
+)
+from mas_envs.errors import MachineryError, MasError, UnknownName, UserError, WorkflowError
 from mas_envs.parsing import Parsed, boxed
+from mas_envs.policies.scripted import ScriptedPolicy
 
 TASKS = TaskSet([("q", "a", {}), ("q2", "a2", {})])
 
@@ -103,7 +115,7 @@ def yields(value):
         Ask("nobody_0", shown("?")), Ask("a", shown("?")), Ask(["a_0"], shown("?")),
         Ask(None, shown("?")), [Ask("a_0", shown("?")), Call("t", {})],
         Outcome(reward=1.0), Ask("a_0", "a string"), Ask("a_0", ["a string"]),
-        Ask("a_0", [{"role": "user", "content": "a dict"}]),
+        Ask("a_0", [{"role": "user", "content": 3}]), Ask("a_0", [{"content": "no role"}]),
     ],
     ids=repr,
 )  # fmt: skip
@@ -296,7 +308,13 @@ def test_bad_tasks_argument():
 
 def test_before_reset_everything_is_a_typed_error():
     env = make(two_in_parallel, render_mode="ansi")
-    for use in (lambda: env.step("x"), lambda: env.observe("a_0"), lambda: env.episode, env.render):
+    for use in (
+        lambda: env.step("x"),
+        lambda: env.observe("a_0"),
+        lambda: env.episode,
+        env.render,
+        env.last,
+    ):
         with pytest.raises(MasError, match="reset"):
             use()
 
@@ -335,3 +353,124 @@ def test_failing_keeps_the_turns_and_closes_the_workflow():
     assert closed == [True]
     assert (episode.status, episode.reason, episode.reward) == ("failed", "the engine died", 0.0)
     assert [turn.text for turn in episode.turns] == ["x"]
+
+
+def test_nobody_else_observes():
+    env = make(two_in_parallel)
+    env.reset()
+    with pytest.raises(UnknownName, match="did you mean 'a_0'"):
+        env.observe("a_00")
+
+
+@pytest.mark.parametrize("reward", [np.float32(0.5), np.int64(1), np.bool_(True), True])
+def test_a_reward_may_be_any_number(reward):
+    def play(task, rng):
+        yield Ask("a_0", shown("?"))
+        return Outcome(reward=reward, grade=Grade(correct=np.bool_(True), answer="\ud800"))
+
+    env = make(play)
+    env.reset()
+    env.step("x")
+    assert type(env.episode.reward) is float and env.episode.reward == float(reward)
+    assert env.episode.grade == Grade(correct=True, answer="\ufffd")
+
+
+@pytest.mark.parametrize("grade", [True, {"correct": True}, Grade(correct="yes"), Grade(
+    correct=True, status="fine"), Grade(correct=True, answer=7)], ids=repr)  # fmt: skip
+@pytest.mark.parametrize("drive", ["step", "answer"])
+def test_a_grade_that_could_not_be_read_back_is_refused_at_once(grade, drive):
+    def play(task, rng):
+        yield Ask("a_0", shown("?"))
+        return Outcome(reward=1.0, grade=grade)
+
+    env = make(play)
+    env.reset()
+    with pytest.raises(WorkflowError, match="the outcome's grade is"):
+        env.step("x") if drive == "step" else env.session.answer_text("x")
+
+
+def test_a_play_that_never_ends_is_stopped_by_every_driver():
+    def play(task, rng):
+        while True:
+            yield [Ask("a_0", shown("?")), Ask("b_0", shown("?"))]
+
+    env = make(play)
+    env.max_decisions = 5
+    env.reset()
+    for _ in range(3):
+        env.step("x")
+    with pytest.raises(WorkflowError, match=r"turn 6, of b_0; max_decisions is 5"):
+        env.step("x")
+    policy = ScriptedPolicy(lambda request: "x")
+    with pytest.raises(WorkflowError, match="max_decisions is 5"):
+        asyncio.run(collect(env, policy, TASKS[:1]))
+
+
+def test_as_many_turns_as_it_says():
+    def play(task, rng):
+        for _ in range(5):
+            yield Ask("a_0", shown("?"))
+        return Outcome(reward=1.0)
+
+    env = make(play)
+    env.max_decisions = 5
+    env.reset()
+    for _ in range(5):
+        env.step("x")
+    assert env.terminations["a_0"]
+
+
+def test_calls_without_end_are_stopped():
+    def play(task, rng):
+        yield Ask("a_0", shown("?"))
+        while True:
+            yield Call("t", {})
+
+    env = make(play, tools={"t": lambda batch: [None] * len(batch)})
+    env.reset()
+    with pytest.raises(WorkflowError, match="called t and others"):
+        env.step("x")
+
+
+def test_a_tool_that_was_down_is_called_again_from_where_the_episode_stands():
+    down = [True]
+
+    def tool(batch):
+        if down[0]:
+            raise MachineryError("down")
+        return [7 for _ in batch]
+
+    def play(task, rng):
+        yield Ask("a_0", shown("?"))
+        result = yield Call("t", {})
+        yield Ask("b_0", shown(str(result)))
+        return Outcome(reward=1.0)
+
+    env = make(play, tools={"t": tool})
+    env.reset()
+    with pytest.raises(MachineryError):
+        env.step("x")
+    with pytest.raises(WorkflowError, match="waits for a tool"):
+        env.step("x")
+    down[0] = False
+    env.restore(env.episode, len(env.episode.events))
+    assert env.observe("b_0")["messages"][0]["content"] == "7"
+
+
+@pytest.mark.parametrize("results", [{"r": 1}, "7", [], [1, 2], 7, None], ids=repr)
+def test_a_tool_gives_a_list_with_a_result_per_call(results):
+    def play(task, rng):
+        yield Ask("a_0", shown("?"))
+        yield Call("t", {})
+        return Outcome(reward=1.0)
+
+    env = make(play, tools={"t": lambda batch: results})
+    env.reset()
+    with pytest.raises(WorkflowError, match="a list with a result per call"):
+        env.step("x")
+
+
+def test_messages_may_be_dictionaries_as_chat_apis_have_them():
+    env = make(yields(Ask("a_0", [{"role": "system", "content": "s"}, Message("user", "u")])))
+    env.reset(seed=0)
+    assert env.session.asks[0].messages == (Message("system", "s"), Message("user", "u"))

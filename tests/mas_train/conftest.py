@@ -60,7 +60,8 @@ def random_rows():
         return Rows(
             reward=rng.random(n),
             prompt=np.sort(rng.integers(0, 3, n)),
-            agent=np.array(rng.choice(roles, n), np.str_),
+            agent=(agent := np.array(rng.choice(roles, n), np.str_)),
+            agent_id=np.char.add(agent, "_0"),
             trajectory=np.arange(n) // 2,
             turn=np.arange(n) % 2,
             known=np.ones(n, np.bool_),

@@ -1,14 +1,21 @@
-"""math-v0 with what goes wrong in real runs: failing graders, absent agents, bugs, signals."""
+"""Environments with what goes wrong in real runs (failing graders, absent agents, bugs, signals),
+and some that a model of 0.2 M parameters can play.
+"""
 
 from __future__ import annotations
 
 import os
 import random
 
+from msgspec.structs import replace
+
 from mas_envs import Ask, Call, Grade, Outcome
 from mas_envs.math.env import MathEnv
-from mas_envs.parsing import boxed
-from mas_envs.tools import grade_math
+from mas_envs.parsing import Parsed, boxed
+from mas_envs.proposer_solver import ProposerSolverEnv
+from mas_envs.protocol import role_of
+from mas_envs.search.env import SearchEnv
+from mas_envs.tools import math_grader
 
 
 class FailingGrader(MathEnv):
@@ -21,7 +28,7 @@ class FailingGrader(MathEnv):
             for args in batch:
                 if random.Random(args["key"]).random() < share:
                     raise ConnectionError("the grader is down")
-            return grade_math([{**args, "key": None} for args in batch])
+            return math_grader([{**args, "key": None} for args in batch])
 
         self.tools = {"grade": grade}
 
@@ -75,6 +82,39 @@ class Signalling(MathEnv):
             if self.played >= at:
                 for number in signals:
                     os.kill(os.getpid(), number)
-            return grade_math(batch)
+            return math_grader(batch)
 
         self.tools = {"grade": grade}
+
+
+def read_otherwise(play, parsers):
+    """`play` with what some roles write read by parsers of ours."""
+    reply = None
+    while True:
+        try:
+            wanted = play.send(reply)
+        except StopIteration as end:
+            return end.value
+        if isinstance(wanted, Ask) and role_of(wanted.agent) in parsers:
+            wanted = replace(wanted, parse=parsers[role_of(wanted.agent)])
+        reply = yield wanted
+
+
+class Eager(SearchEnv):
+    """Whatever is written as a query is searched for, beside the question."""
+
+    def play(self, task, rng):
+        def query(text):
+            return Parsed(f"{task.question} {text}", "ok")
+
+        return read_otherwise(super().play(task, rng), {"search": query})
+
+
+class Easy(ProposerSolverEnv):
+    """Whatever is proposed, the solvers get the sum that the proposer was shown."""
+
+    def play(self, task, rng):
+        def problem(text):
+            return Parsed(task.question, "ok")
+
+        return read_otherwise(super().play(task, rng), {"proposer": problem})

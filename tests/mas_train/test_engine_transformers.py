@@ -195,5 +195,3 @@ def test_user_errors_name_the_cause(tmp_path):
     )
     with pytest.raises(UserError, match=r"refuses messages with roles \['tool'\]"):
         answers(build_engine(), [tool])
-    with pytest.raises(UserError, match=r"sampling.top_p"):
-        answers(build_engine(), [ask(0, top_p=0.0)])

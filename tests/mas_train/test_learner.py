@@ -327,6 +327,7 @@ def test_a_bandit_is_learned(tiny_qwen):
         n = len(prompts)
         rows = Rows(
             reward=reward, prompt=prompts, agent=np.array(["solver"] * n),
+            agent_id=np.array(["solver_0"] * n),
             trajectory=np.arange(n), turn=np.zeros(n, np.int64), known=np.ones(n, np.bool_),
             temperature=np.ones(n),
             prompt_ids=[np.array([p], np.int32) for p in prompts],

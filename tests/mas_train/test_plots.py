@@ -19,8 +19,12 @@ def metrics(steps: int) -> list[dict]:
             "reward": 0.3 + 0.01 * step,
             "accuracy": None if step == 2 else 0.4,
             "agents": {
-                "solver": {"grad_norm": 0.5, "inflation": 1.0, "mu": 0.1},
-                "verifier": {"grad_norm": math.nan if step == 1 else 2.0, "inflation": 2.0**step},
+                "solver": {"grad_norm": 0.5, "inflation": 1.0, "own_reward": 0.1},
+                "verifier": {
+                    "grad_norm": math.nan if step == 1 else 2.0,
+                    "inflation": 2.0**step,
+                    "own_reward": -0.1,
+                },
             },
         }
         for step in range(steps)
@@ -49,16 +53,17 @@ def drawn(monkeypatch):
     return seen
 
 
-def test_three_labelled_plots(tmp_path, drawn):
+def test_four_labelled_plots(tmp_path, drawn):
     paths = plot_run(metrics(30), tmp_path / "new" / "plots")
-    assert [path.name for path in paths] == ["reward.png", "gradient_norm.png", "inflation.png"]
-    assert [size(path) for path in paths] == [(900, 450)] * 3
+    assert [path.stem for path in paths] == ["reward", "own_reward", "gradient_norm", "inflation"]
+    assert [size(path) for path in paths] == [(900, 450)] * 4
     labels = {
         name: [text.get_text() for text in axes.get_legend().get_texts()]
         for name, axes in drawn.items()
     }
     assert labels == {
         "reward.png": ["reward", "accuracy (share right)"],
+        "own_reward.png": ["solver", "verifier"],
         "gradient_norm.png": ["solver", "verifier"],
         "inflation.png": ["solver", "verifier"],
     }
@@ -97,8 +102,8 @@ def test_missing_values_are_left_out():
     ],
     ids=["one step", "two steps", "nothing", "all NaN", "no step key", "zero inflation"],
 )
-def test_odd_runs_still_give_three_plots(tmp_path, rows):
-    assert [size(path) for path in plot_run(rows, tmp_path)] == [(900, 450)] * 3
+def test_odd_runs_still_give_four_plots(tmp_path, rows):
+    assert [size(path) for path in plot_run(rows, tmp_path)] == [(900, 450)] * 4
 
 
 def test_no_steps_is_said_clearly(tmp_path):

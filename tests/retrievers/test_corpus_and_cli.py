@@ -20,13 +20,14 @@ def test_both_row_shapes(tmp_path):
         '\ufeff{"id": "1", "contents": "\\"Hamlet\\"\\nA play."}\n'
         '{"id": 2, "contents": "No title\\nhere"}\n\n'
         '{"_id": "3", "title": "T", "text": "∅ café 北京 \u2028 end"}\n'
-        '{"_id": "a b", "text": "x"}',
+        '{"_id": "a b", "text": "x"}\n{"id": "5", "title": "T", "text": "y"}',
     )
     assert list(load_corpus(path)) == [
         Passage("1", "Hamlet", "A play."),
         Passage("2", "", "No title\nhere"),
         Passage("3", "T", "∅ café 北京 \u2028 end"),
         Passage("a b", "", "x"),
+        Passage("5", "T", "y"),
     ]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import gzip
 import json
 import random
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -385,7 +387,23 @@ def test_clients_of_loops_that_ended_are_dropped(serve):
     retriever = HTTPRetriever(server.url)
     for _ in range(3):
         assert asyncio.run(retriever.asearch(["q"], 1)) == echoed(["q"], 1)
-    assert len(retriever._clients) == 1
+    assert len(retriever._connections._loops) == 1
+
+
+def test_a_loop_that_ends_closes_its_connections(serve):
+    server = serve()
+    retriever = HTTPRetriever(server.url)
+
+    async def several():
+        return await asyncio.gather(*(retriever.asearch([f"{n}"], 1) for n in range(8)))
+
+    gc.collect()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(2):
+            assert len(asyncio.run(several())) == 8
+        gc.collect()
+    assert [str(one.message) for one in caught] == []
 
 
 def test_search_inside_a_running_event_loop(serve):

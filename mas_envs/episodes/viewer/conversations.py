@@ -15,12 +15,18 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from mas_envs.episodes.schema import Episode, ToolResult, Turn
+from mas_envs.episodes.text import are_passages, is_grade
 
 LONGEST_TEXT = 200_000  # characters of one text kept in a page, unless the case is too large
 
+VERDICTS = {True: "right", False: "wrong", None: "undecided"}
+
 
 class Case(NamedTuple):
-    """The episodes of one (task, sample), one per section; None where a section has none."""
+    """The episodes of one (task, sample), one per section; None where a section has none.
+
+    Forks of one place in one episode have samples of their own.
+    """
 
     id: str
     task: str
@@ -29,23 +35,28 @@ class Case(NamedTuple):
 
 
 def pair(sections: Sequence[Sequence[Episode]]) -> list[Case]:
-    """All cases, in the order in which the tasks first appear, then by sample.
+    """All cases, in the order in which the tasks first appear, forks last, then by sample.
 
     A sample recorded twice (a failed try, then a finished one) makes two cases.
     """
     order: dict[str, int] = {}
-    found: dict[tuple[str, int, int], list[Episode | None]] = {}
+    found: dict[tuple[str, str, int, int], list[Episode | None]] = {}
     for place, episodes in enumerate(sections):
-        tries: Counter[tuple[str, int]] = Counter()
+        tries: Counter[tuple[str, str, int]] = Counter()
         for episode in episodes:
             order.setdefault(episode.task, len(order))
-            key = (episode.task, episode.sample)
+            key = (episode.task, episode.provenance.get("fork", ""), episode.sample)
             row = found.setdefault((*key, tries[key]), [None] * len(sections))
             row[place] = episode
             tries[key] += 1
     return [
-        Case(f"{task}.{sample}" + (f".{again}" if again else ""), task, sample, tuple(row))
-        for (task, sample, again), row in sorted(
+        Case(
+            ".".join(map(str, filter(None, (task, fork, str(sample), again)))),
+            task,
+            sample,
+            tuple(row),
+        )
+        for (task, fork, sample, again), row in sorted(
             found.items(), key=lambda pair: (order[pair[0][0]], *pair[0][1:])
         )
     ]
@@ -66,11 +77,11 @@ def sampling_order(cases: Sequence[Case]) -> list[int]:
 
 def outcome(episode: Episode) -> str:
     """right | wrong | undecided | ungraded | failed."""
-    if episode.status == "failed":
+    if episode.status != "done":
         return "failed"
     if episode.grade is None:
         return "ungraded"
-    return {True: "right", False: "wrong", None: "undecided"}[episode.grade.correct]
+    return VERDICTS[episode.grade.correct]
 
 
 def change(outcomes: Sequence[str | None]) -> str | None:
@@ -96,6 +107,7 @@ def row(case: Case) -> dict[str, Any]:
         "question": shorten(first.question, 300),
         "level": None if level is None else str(level),
         "sample": case.sample,
+        "fork": _fork(first),
         "change": change([outcome(e) if e is not None else None for e in case.episodes]),
         "episodes": [
             None if e is None else {"outcome": outcome(e), "answer": shorten(answer(e), 80)}
@@ -121,6 +133,7 @@ def conversation(episode: Episode, limit: int = LONGEST_TEXT) -> dict[str, Any]:
             events.append(_turn(event, rounds[event.agent], limit))
     return {
         "question": shorten(episode.question, limit),
+        "fork": _fork(episode),
         "events": events,
         "verdict": _verdict(episode, limit),
         "facts": _facts(
@@ -133,10 +146,18 @@ def conversation(episode: Episode, limit: int = LONGEST_TEXT) -> dict[str, Any]:
             ("seed", episode.seed),
             ("seconds", round(episode.seconds, 3)),
             ("task data", episode.meta),
-            ("outcome data", episode.info),
+            ("provenance", episode.provenance),
             limit=limit,
         ),
     }
+
+
+def _fork(episode: Episode) -> dict[str, str] | None:
+    """Where the episode was left that this one is a fork of: its sample and its event."""
+    origin = episode.provenance
+    if "fork" not in origin:
+        return None
+    return {key: shorten(origin.get(key, "?"), 20) for key in ("sample", "decision")}
 
 
 def _turn(turn: Turn, round_: int, limit: int) -> dict[str, Any]:
@@ -144,6 +165,7 @@ def _turn(turn: Turn, round_: int, limit: int) -> dict[str, Any]:
     value = None if turn.value is None or turn.value == turn.text else as_text(turn.value)
     return {
         "kind": "turn",
+        "index": turn.index,
         "batch": turn.batch,
         "agent": turn.agent,
         "role": turn.role,
@@ -172,18 +194,29 @@ def _turn(turn: Turn, round_: int, limit: int) -> dict[str, Any]:
 
 
 def _tool(event: ToolResult, limit: int) -> dict[str, Any]:
+    passages: list[dict[str, Any]] = event.result if are_passages(event) else []
     return {
         "kind": "tool",
+        "index": event.index,
         "batch": event.batch,
         "tool": event.tool,
         "args": _facts(*event.args.items(), limit=limit),
-        "result": shorten(as_text(event.result), limit),
+        "result": "" if passages else shorten(as_text(event.result), limit),
+        "passages": [_passage(passage, limit) for passage in passages],
+        "verdict": VERDICTS[event.result["correct"]] if is_grade(event.result) else None,
     }
+
+
+def _passage(passage: dict[str, Any], limit: int) -> list[str]:
+    """Title, text and score."""
+    title, score = passage.get("title"), passage.get("score")
+    shown = f"{score:.4g}" if isinstance(score, float) else "" if score is None else as_text(score)
+    return [shorten(as_text(part or ""), limit) for part in (title, passage["text"], shown)]
 
 
 def _verdict(episode: Episode, limit: int) -> dict[str, Any]:
     grade = episode.grade
-    failed = episode.status == "failed"
+    failed = episode.status != "done"
     return {
         "outcome": outcome(episode),
         "answer": shorten(answer(episode), min(limit, 2000)),
@@ -192,6 +225,7 @@ def _verdict(episode: Episode, limit: int) -> dict[str, Any]:
         "reason": shorten(episode.reason if failed else grade.reason if grade else "", limit),
         "grader": "" if grade is None else grade.grader,
         "reward": None if failed else _number(episode.reward),
+        "info": _facts(*episode.info.items(), limit=min(limit, 2000)),
     }
 
 

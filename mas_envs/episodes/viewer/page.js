@@ -1,7 +1,7 @@
 // The reader. Everything that a model wrote reaches the page through textContent alone.
 (() => {
   "use strict";
-  const LONG = 4000, HEAD = 2000, TAIL = 1000; // characters
+  const LONG = 4000, HEAD = 2000, TAIL = 1000, SHORT = 40, LINE = 80; // characters
   const SIGN = { right: "✓", wrong: "✗", failed: "!", undecided: "?", ungraded: "–" };
   const FILTERS = ["q", "section", "outcome", "change", "level"];
   const page = JSON.parse(document.getElementById("episodes").textContent);
@@ -25,7 +25,7 @@
   // Control and direction characters are shown by number: invisible, they could hide or reorder
   // what a reader believes to see. Every quantifier is bounded, so no text can stall the page.
   const CONTROL = "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff]";
-  const TAG = "</?(?:think|verify|answer|search|information)>";
+  const TAG = "</?(?:think|verify|answer|search|information|problem)>";
   const BOXED = "\\\\boxed\\{(?:[^{}]|\\{[^{}]{0,60}\\}){0,80}\\}";
 
   function write(element, text) {
@@ -87,7 +87,9 @@
   function turn(event) {
     if (!agents.includes(event.agent)) agents.push(event.agent);
     const invalid = event.status !== "ok";
-    const own = event.reward === 0 ? "" : `, ${event.reward < 0 ? "penalty" : "own reward"} ${signed(event.reward)}`;
+    const own = event.reward === 0 ? "" : `, ${invalid && event.reward < 0 ? "penalty" : "own reward"} ${signed(event.reward)}`;
+    const brief = event.value != null && event.value.length <= SHORT;
+    const read = event.value == null || brief ? [] : [["read as", event.value]];
     const cut = { length: "cut at the token limit", overflow: "prompt too long for the model", abort: "aborted" };
     const size = event.shown.reduce((sum, [, content]) => sum + content.length, 0);
     return make("article",
@@ -98,31 +100,43 @@
         invalid ? make("span", { class: "chip bad", title: INVALID[event.status] }, `invalid: ${event.status}${own}`) : null,
         !invalid && own ? make("span", { class: "chip" }, own.slice(2)) : null,
         event.finish !== "stop" ? make("span", { class: "chip warn" }, cut[event.finish] || event.finish) : null,
-        event.value != null ? write(make("span", { class: "chip" }, "read as "), event.value) : null),
+        brief ? write(make("span", { class: "chip" }, "read as "), event.value) : null),
       body(event.text),
       folded(`What it was shown (${count(size, "character")}) and sampling`,
         () => [...event.shown.flatMap(([role, content]) => [make("div", { class: "from" }, role), body(content)]),
-          make("div", { class: "from" }, "sampling"), facts(event.facts)]));
+          make("div", { class: "from" }, "sampling"), facts([...read, ...event.facts])]));
+  }
+
+  function passage([title, text, score], place) {
+    return make("li", { value: place + 1 },
+      make("div", { class: "who" }, title ? write(make("b"), title) : null, score ? write(make("span"), `score ${score}`) : null),
+      body(text));
   }
 
   function tool(event) {
-    // The grader's call repeats the last turn and the verdict below.
-    const grader = event.tool === "grade";
-    const asked = event.args.length && !grader ? `: ${event.args[0][1].slice(0, 80)}` : "";
+    // The grader's call repeats a turn; its verdict stands in the line that opens it.
+    const { args, passages, result, verdict } = event;
+    const asked = args.length && verdict === null ? `: ${args[0][1].slice(0, LINE)}` : "";
+    const said = verdict !== null ? `: ${verdict}` : passages.length ? ` → ${count(passages.length, "passage")}` : "";
+    const length = result.length + passages.reduce((sum, [, text]) => sum + text.length, 0);
     return make("article", { class: "tool", "aria-label": `tool ${event.tool}` },
-      folded(write(make("span"), `Tool ${event.tool}${asked}`),
-        () => [facts(event.args), make("div", { class: "from" }, "result"), body(event.result)],
-        !grader && event.result.length < LONG));
+      folded(write(make("span"), `Tool ${event.tool}${asked}${said}`),
+        () => [facts(args), make("div", { class: "from" }, "result"),
+          passages.length ? make("ol", { class: "passages" }, ...passages.map(passage)) : body(result)],
+        verdict === null && length < LONG));
   }
 
-  function events(all) {
+  const leftAt = (event, fork) => (fork && event.index === Number(fork.decision)
+    ? [make("p", { class: "forked" }, `From here on resampled; what stands above is sample ${fork.sample}'s.`)] : []);
+
+  function events(all, fork) {
     const shown = [];
     for (let at = 0; at < all.length; ) {
       let end = at + 1;
       while (end < all.length && all[end].batch === all[at].batch) end += 1;
-      const batch = all.slice(at, end).map((event) => (event.kind === "turn" ? turn(event) : tool(event)));
-      shown.push(batch.length === 1 ? batch[0]
-        : make("div", { class: "together" }, make("p", { class: "muted" }, "Asked in parallel"), ...batch));
+      const batch = all.slice(at, end).flatMap((event) => [...leftAt(event, fork), event.kind === "turn" ? turn(event) : tool(event)]);
+      if (end - at === 1) shown.push(...batch);
+      else shown.push(make("div", { class: "together" }, make("p", { class: "muted" }, `${end - at} asked in parallel`), ...batch));
       at = end;
     }
     return shown;
@@ -142,6 +156,7 @@
     else if (given.reason || grader) rows.push(["Graded as", `${given.reason} ${grader}`.trim()]);
     if (given.reward != null) rows.push(["Team reward", signed(given.reward)]);
     if (own.length) rows.push(["Turn rewards", own.map((e) => `${e.agent} round ${e.round}: ${signed(e.reward)}`).join("; ")]);
+    rows.push(...given.info);
     return make("div", { class: `verdict ${given.outcome}`, role: "group", "aria-label": "Verdict" },
       make("h5", null, HEADLINE[given.outcome]), facts(rows));
   }
@@ -151,7 +166,7 @@
     const { outcome } = given.verdict;
     return make("section", { "aria-label": name },
       make("h4", null, name, make("span", { class: outcome }, `${SIGN[outcome]} ${outcome}`)),
-      ...events(given.events), verdict(given.verdict, given.events),
+      ...events(given.events, given.fork), verdict(given.verdict, given.events),
       folded("About this episode", () => [facts(given.facts)]));
   }
 
@@ -170,7 +185,7 @@
       button.addEventListener("click", () => move(by));
       return button;
     };
-    const about = [`sample ${entry.sample}`, entry.level && `level ${entry.level}`, entry.change].filter(Boolean);
+    const about = [`sample ${entry.sample}`, entry.fork && `fork of sample ${entry.fork.sample} at event ${entry.fork.decision}`, entry.level && `level ${entry.level}`, entry.change].filter(Boolean);
     view.replaceChildren(
       make("div", { class: "bar" }, make("span", { class: "muted" }, `${at + 1} of ${visible.length} · ${about.join(" · ")}`),
         make("span", { class: "steps" }, step(-1, "← Previous"), step(1, "Next →"))),
@@ -184,7 +199,7 @@
   const haystacks = [];
   const haystack = (position) => (haystacks[position] ||= conversationsOf(position).map((given) => given === null ? "" : [
     given.question, given.verdict.answer, given.verdict.gold, given.verdict.reason, page.cases[position].id,
-    ...given.events.map((event) => event.text ?? `${event.result} ${event.args.flat().join(" ")}`)].join("\n").toLowerCase()));
+    ...given.events.map((event) => event.text ?? `${event.result} ${event.passages.flat().join(" ")} ${event.args.flat().join(" ")}`)].join("\n").toLowerCase()));
 
   function passes(entry, position) {
     const episodes = entry.episodes.map((episode, place) => (inSection(place) ? episode : null));
@@ -199,7 +214,7 @@
       make("span", { class: "unseen" }, `${episode.outcome} `), write(make("bdi"), episode.answer || (episode.outcome === "failed" ? "failed" : "no answer"))));
     const link = make("a", { href: `#${new URLSearchParams({ show: entry.id })}` },
       write(make("span", { class: "question-line", dir: "auto" }), entry.question),
-      make("span", { class: "marks" }, entry.level === null ? "" : `level ${entry.level}`, ...marks));
+      make("span", { class: "marks" }, entry.level === null ? "" : `level ${entry.level}`, entry.fork ? "fork" : "", ...marks));
     link.addEventListener("click", (event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
