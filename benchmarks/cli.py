@@ -15,13 +15,14 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.environment import Flags, as_trained, environment
-from benchmarks.policies import Source, Team, named_targets, team
+from benchmarks.policies import Source, Team, team
 from benchmarks.run_folder import Settings, Stored, open_run, read_run, write_json
 from benchmarks.runner import play
 from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suites
 from benchmarks.trained import origins
 from mas_envs.console import command_line, progress
 from mas_envs.episodes.schema import Episode, Sampling
+from mas_envs.policies.named import targets_named
 from mas_envs.tasks import Task, TaskSet
 from mas_envs.workflow import WorkflowEnv
 
@@ -158,7 +159,7 @@ def _identity(name: str, tasks: TaskSet, data: Path | None) -> dict[str, Any]:
 
 def _as_trained(given: Flags, policies: Iterable[str]) -> Flags:
     """The flags, completed by what the policies' training run says; a line tells what that is."""
-    found = origins(named_targets(list(policies)).values())
+    found = origins(targets_named(list(policies)).values())
     taken = {str(checkpoint): as_trained(one, given) for checkpoint, one in found.items()}
     if not taken:
         return given

@@ -23,11 +23,11 @@ from mas_envs.by_name import by_name
 from mas_envs.errors import UnknownName, UserError
 from mas_envs.policies.base import Policy, Request
 from mas_envs.policies.http import HTTPPolicy
+from mas_envs.policies.named import targets_named
 from mas_envs.policies.scripted import ScriptedPolicy
-from mas_envs.workflow import WorkflowEnv, role_of
+from mas_envs.protocol import role_of
+from mas_envs.workflow import WorkflowEnv
 
-_PAIR = re.compile(r"([A-Za-z_]\w*)=(.+)", re.DOTALL)
-_BETWEEN_PAIRS = re.compile(r",(?=[A-Za-z_]\w*=)")
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HASHED_ENDS = 2**20  # bytes of a checkpoint file's head and tail that its fingerprint reads
 
@@ -73,22 +73,9 @@ def team(chosen: Sequence[str], env: WorkflowEnv, source: Source) -> Team:
     )
 
 
-def named_targets(chosen: Sequence[str]) -> dict[str, str]:
-    """Role → target from the values of `--policy`; under "" the one for everybody else."""
-    named: dict[str, str] = {}
-    for value in (part.strip() for text in chosen for part in _BETWEEN_PAIRS.split(text)):
-        pair = _PAIR.fullmatch(value)
-        role, target = (pair[1], pair[2]) if pair else ("", value)
-        if role in named:
-            whose = f"role {role!r}" if role else "all roles"
-            raise UserError(f"--policy names two policies for {whose}: {named[role]}, {target}")
-        named[role] = target
-    return named
-
-
 def _targets(chosen: Sequence[str], agents: Sequence[str]) -> dict[str, str]:
     """The target of each agent: its own, else its role's, else everybody's."""
-    named, roles = named_targets(chosen), list(dict.fromkeys(map(role_of, agents)))
+    named, roles = targets_named(chosen), list(dict.fromkeys(map(role_of, agents)))
     for name in named:
         if name and name not in {*roles, *agents}:
             raise UnknownName("role", name, [*roles, *agents], where="--policy")

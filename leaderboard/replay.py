@@ -16,7 +16,7 @@ import msgspec
 from leaderboard.manifest import Manifest
 from mas_envs.episodes.schema import Episode, ToolResult, Turn, encode
 from mas_envs.errors import ReplayMismatch
-from mas_envs.player import environment_seed, turn_seed
+from mas_envs.seeds import environment_seed, turn_seed
 from mas_envs.session import Session
 from mas_envs.tasks import Task
 from mas_envs.tools import call_now

@@ -8,6 +8,18 @@
     ...     env.step(None if terminated or truncated else my_method(observation["messages"]))
 
 or, many episodes at once: `episodes = await mas_envs.collect(env, policy, env.tasks, samples=8)`.
+
+Where to read on:
+
+    debate, vote, proposer_solver, math, search  the environments; `debate` shows what one takes
+    tasks, prompts, parsing, tools, grading      what they are written with
+    protocol, contract, workflow, session        what a workflow may do; its PettingZoo view; one
+                                                 episode in flight, replayed; `fork`
+    rollout, player, tool_queue, seeds           many episodes at once
+    policies                                     who answers: a model, a script, a person
+    episodes                                     what all of it leaves behind, and its readers
+    adapters                                     Gymnasium's view, TorchRL's
+    registration, testing, describe, cli         ids; checks and pages for authors; `mas-envs`
 """
 
 from typing import TYPE_CHECKING, Any
@@ -25,11 +37,12 @@ from mas_envs.episodes.store import EpisodeWriter, read_episodes, write_episodes
 from mas_envs.errors import UserError
 from mas_envs.fork import Fork
 from mas_envs.policies.base import Policy, Request, Response
+from mas_envs.protocol import Ask, Call, Outcome, Reply
 from mas_envs.registration import EnvSpec, make, register, registry, spec
 from mas_envs.rollout import collect, rollout
 from mas_envs.session import Session, replay
 from mas_envs.tasks import Task, TaskSet, load_tasks
-from mas_envs.workflow import Ask, Call, Outcome, Reply, WorkflowEnv
+from mas_envs.workflow import WorkflowEnv
 
 if TYPE_CHECKING:
     from mas_envs.episodes.text import conversation_text

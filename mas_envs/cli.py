@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,6 +23,7 @@ from mas_envs.fork import Fork
 from mas_envs.protocol import role_of
 from mas_envs.registration import all_specs, make
 from mas_envs.session import replay as replayed
+from mas_envs.tasks import Task
 from mas_envs.workflow import WorkflowEnv
 
 app = command_line(
@@ -171,7 +172,11 @@ def view(path: Stored, out: Path = Path("episodes.html")) -> None:
 
 
 def _play(
-    env: WorkflowEnv, names: list[str], tasks: list[Any], out: Path | None, **options: Any
+    env: WorkflowEnv,
+    names: list[str],
+    tasks: Sequence[Task | Fork],
+    out: Path | None,
+    **options: Any,
 ) -> None:
     """Play, print each conversation as it ends, and store them, also when interrupted."""
     import asyncio

@@ -1,9 +1,12 @@
-"""What a workflow may yield and return; a breach is a `WorkflowError` that says what it was."""
+"""What the author of a workflow must keep to: the team, and what `play` yields and returns.
+
+A breach is a `WorkflowError` that says what it was. A user's mistakes are told by `arguments`.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -16,6 +19,18 @@ from mas_envs.parsing import Parsed
 from mas_envs.protocol import Ask, Call, Workflow
 
 STATUSES = get_args(ParseStatus)
+
+
+def checked_team(env: str, roles: Any, team: Callable[[], Iterable[str]]) -> list[str]:
+    """The agents of the environment class named `env`. Raises `WorkflowError`."""
+    if isinstance(roles, str):
+        raise WorkflowError(f"{env}.roles is {roles!r}; write it as ({roles!r},)")
+    agents = list(team())
+    if not agents:
+        raise WorkflowError(f"{env} has no agents; set roles, or let team() name them")
+    if not all(isinstance(agent, str) for agent in agents) or len(set(agents)) < len(agents):
+        raise WorkflowError(f"the team of {env} is {agents}; give each agent an id of its own")
+    return agents
 
 
 def checked_asks(wanted: list[Any], env: Workflow) -> list[Ask]:

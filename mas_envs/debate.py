@@ -1,4 +1,4 @@
-"""debate-v0: debaters answer side by side, read each other, and a judge decides."""
+"""debate-v0: a workflow of rounds, in each of which several agents are asked at once."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from mas_envs.arguments import check_count
+from mas_envs.episodes.schema import Message
 from mas_envs.parsing import after_think, boxed
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Ask, Call, Outcome, Play
@@ -47,7 +48,7 @@ class DebateEnv(WorkflowEnv):
     def __init__(self, *, debaters: int = 2, rounds: int = 2, **common: Any) -> None:
         self.debaters = [f"debater_{n}" for n in range(check_count("debaters", debaters, 2))]
         self.rounds = check_count("rounds", rounds)
-        self.max_decisions = debaters * rounds + 1
+        self.max_decisions = len(self.debaters) * self.rounds + 1
         super().__init__(**common)
         self.tools = {"grade": math_grader}
 
@@ -70,7 +71,7 @@ class DebateEnv(WorkflowEnv):
         info = {"answers": [reply.value for reply in replies]}
         return Outcome(reward=float(grade.correct is True), grade=grade, info=info)
 
-    def _shown(self, agent: str, task: Task, said: dict[str, str]) -> Any:
+    def _shown(self, agent: str, task: Task, said: dict[str, str]) -> tuple[Message, ...]:
         names = {agent: f"You ({agent})"}
         speeches = [{"name": names.get(who, who), "text": text} for who, text in said.items()]
         return self.prompts.messages(agent, {"question": task.question}, speeches)

@@ -92,28 +92,28 @@ class _Tag:
         return self.cut.match(text, max(text.rfind("<"), 0)) is not None
 
 
-_think, _search = _Tag("think"), _Tag("search")
+_THINK, _SEARCH = _Tag("think"), _Tag("search")
 
 
-def _speech(text: str) -> tuple[str, bool]:
-    """What follows the thinking, and whether the thinking never ends (then "")."""
+def _after_thinking(text: str) -> tuple[str, bool]:
+    """The text after its thinking ("" if that never ends), and whether that never ends."""
     end, opened = 0, False
-    for mark in _think.marks.finditer(text):
+    for mark in _THINK.marks.finditer(text):
         opened = mark.group(1) is None
         end = end if opened else mark.end()
-    if opened or _think.is_cut(text):
+    if opened or _THINK.is_cut(text):
         return "", True
     return text[end:], False
 
 
 def after_think(text: str) -> str:
     """The text after the last `</think>`; all of it without thinking, "" if that never ends."""
-    return _speech(text)[0]
+    return _after_thinking(text)[0]
 
 
 def ends_in_think(text: str) -> bool:
     """Is there a `<think>` that is never closed?"""
-    return _speech(text)[1]
+    return _after_thinking(text)[1]
 
 
 def _agreed(values: Iterable[str]) -> Parsed:
@@ -141,7 +141,7 @@ def tag(name: str, choices: Sequence[str] | None = None) -> Parser:
     """
     if isinstance(choices, str):
         raise UserError(f"choices {choices!r} of tag {name!r}; give a list, as in [{choices!r}]")
-    found = _Tag(name)
+    wanted = _Tag(name)
     allowed = None if choices is None else {_lower(choice): choice for choice in choices}
     if choices is not None and (
         len(allowed or ()) < len(choices) or any(c != c.strip() or not c for c in choices)
@@ -149,9 +149,9 @@ def tag(name: str, choices: Sequence[str] | None = None) -> Parser:
         raise UserError(f"choices {choices!r} of tag {name!r}; they must differ and be stripped")
 
     def parse(text: str) -> Parsed:
-        speech, unfinished = (text, False) if _lower(name) == "think" else _speech(text)
-        values, unclosed = found.values(speech)
-        if unfinished or unclosed:
+        rest, endless = (text, False) if _lower(name) == "think" else _after_thinking(text)
+        values, unclosed = wanted.values(rest)
+        if endless or unclosed:
             return TRUNCATED
         if allowed is None:
             return _agreed(values[-1:])
@@ -170,7 +170,7 @@ _thinking = tag("think")
 
 def think(text: str) -> Parsed:
     """The last complete thinking; where the prompt opened it, what precedes the `</think>`."""
-    first = _think.marks.search(text)
+    first = _THINK.marks.search(text)
     return _thinking(f"<think>{text}" if first and first.group(1) else text)
 
 
@@ -180,9 +180,9 @@ def search_query(text: str) -> Parsed:
     Two queries that differ are `ambiguous`: an agent searches once a turn, and of two searches
     neither is the final one, as an answer can be.
     """
-    speech, unfinished = _speech(text)
-    queries, unclosed = _search.values(speech)
-    if unfinished or unclosed:
+    rest, endless = _after_thinking(text)
+    queries, unclosed = _SEARCH.values(rest)
+    if endless or unclosed:
         return TRUNCATED
     return _agreed(" ".join(query.split()) for query in queries)
 
@@ -267,11 +267,11 @@ def find_boxes(text: str) -> tuple[list[Box], bool]:
 
 def boxed(text: str) -> Parsed:
     r"""The content of the last `\boxed{}`, stripped."""
-    speech, unfinished = _speech(text)
-    boxes, unclosed = find_boxes(speech)
-    if unfinished or unclosed:
+    rest, endless = _after_thinking(text)
+    boxes, unclosed = find_boxes(rest)
+    if endless or unclosed:
         return TRUNCATED
-    return _agreed(peel(speech[box.inner : box.end - 1]) for box in boxes[-1:])
+    return _agreed(peel(rest[box.inner : box.end - 1]) for box in boxes[-1:])
 
 
 def peel(content: str) -> str:

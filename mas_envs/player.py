@@ -8,64 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import operator
 import time
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-import numpy as np
 
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.errors import MachineryError, UnknownName, UserError
 from mas_envs.fork import Fork
 from mas_envs.policies.base import Policies, Policy, Request, Response, checked
 from mas_envs.protocol import Ask, role_of
+from mas_envs.seeds import environment_seed, turn_seed
 from mas_envs.session import Session
 from mas_envs.tasks import Task
 from mas_envs.tool_queue import ToolQueue, back_off, stop_if_cancelled
 from mas_envs.workflow import WorkflowEnv
-
-
-def environment_seed(seed: int, step: int, task_id: str) -> int:
-    """The environment's seed: the same for all members of a group, which differ in sampling."""
-    return int(_sequence(seed, step, int(task_id, 16)).generate_state(1)[0])
-
-
-def turn_seed(seed: int, step: int, task_id: str, sample: int, turn: int) -> int:
-    """The sampling seed of one turn. 63 bits: what every engine and JSON reader can hold."""
-    sequence = _sequence(seed, step, int(task_id, 16), sample, turn)
-    return int(sequence.generate_state(1, np.uint64)[0]) >> 1
-
-
-def _sequence(*numbers: int) -> np.random.SeedSequence:
-    """`SeedSequence(numbers)` in two thirds of the time: numpy is slow to cut them into words."""
-    words = []
-    for number in numbers:
-        words.append(number & 0xFFFFFFFF)
-        while number := number >> 32:
-            words.append(number & 0xFFFFFFFF)
-    return np.random.SeedSequence(np.array(words, np.uint32))
-
-
-def _for_agent(chosen: Any, agent: str, what: str) -> Any:
-    """The entry of an agent in a map by role, where the agent's own id overrides its role."""
-    if not isinstance(chosen, Mapping):
-        return chosen
-    for key in (agent, role_of(agent)):
-        if key in chosen:
-            return chosen[key]
-    raise UserError(f"no {what} for agent {agent!r}; the map names {sorted(chosen)}")
-
-
-def _check_names(chosen: Any, agents: Sequence[str], what: str) -> None:
-    """A map by role or agent may name nobody else. Raises `UnknownName`."""
-    known = {*agents, *map(role_of, agents)}
-    for name in chosen if isinstance(chosen, Mapping) else ():
-        if name not in known:
-            fix = "for all agents give a Sampling" if what == "sampling" else ""
-            raise UnknownName("agent", str(name), known, where=what, fix=fix)
 
 
 class Job(NamedTuple):
@@ -76,23 +35,6 @@ class Job(NamedTuple):
     sample: int
     draw: int
     """`sample`, counted on over the repetitions of one task: no two of its episodes are alike."""
-
-
-def whole(name: str, value: Any, least: int = 0) -> int:
-    """`value` as Python's own int. Raises `UserError` unless it is one from `least` up."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    if number < least:
-        raise UserError(f"{name}={value!r:.80}; it must be a whole number from {least} up")
-    return number
-
-
-def check_seconds(name: str, value: Any) -> None:
-    """Raises `UserError` for anything else than None and a number above 0."""
-    if value is not None and not (isinstance(value, int | float) and value > 0):
-        raise UserError(f"{name}={value!r:.80}; it must be a number of seconds above 0, or None")
 
 
 def check_tasks(tasks: Iterable[Task | Fork]) -> Sequence[Task | Fork]:
@@ -118,6 +60,27 @@ def jobs_of(
         seen[task.id] += 1
 
 
+def _by_agent(chosen: Any, agents: Sequence[str], what: str) -> dict[str, Any]:
+    """The part of each agent: its own in a map, else its role's; what is no map is for all.
+
+    Raises `UserError` where an agent has none, `UnknownName` where the map names anybody else.
+    """
+    if not isinstance(chosen, Mapping):
+        return dict.fromkeys(agents, chosen)
+    known = {*agents, *map(role_of, agents)}
+    for name in chosen:
+        if name not in known:
+            fix = "for all agents give a Sampling" if what == "sampling" else ""
+            raise UnknownName("agent", str(name), known, where=what, fix=fix)
+    found = {}
+    for agent in agents:
+        name = agent if agent in chosen else role_of(agent)
+        if name not in chosen:
+            raise UserError(f"no {what} for agent {agent!r}; the map names {sorted(chosen)}")
+        found[agent] = chosen[name]
+    return found
+
+
 MISTAKES = (TypeError, AttributeError, NameError, LookupError, ValueError, AssertionError)
 """What a slip in the code of a policy or a tool raises, and a broken machine does not."""
 
@@ -139,24 +102,35 @@ class Player:
             raise UserError(f"{env!r:.80} is no environment; give what make('math-v0') returns")
         self.env, self.seed, self.step = env, seed, step
         self.deadline_s, self.retries = deadline_s, retries
-        for what, chosen in (("policies", policies), ("sampling", sampling)):
-            _check_names(chosen, env.possible_agents, what)
-        self.policies: dict[str, Policy] = {
-            agent: _for_agent(policies, agent, "policy") for agent in env.possible_agents
-        }
+        self.policies: dict[str, Policy] = _by_agent(policies, env.possible_agents, "policies")
         for agent, policy in self.policies.items():
             if isinstance(policy, type) or not isinstance(policy, Policy):
                 raise UserError(f"the policy of {agent!r} is {policy!r:.80}, with no act(request)"
                                 "; give an object, such as ScriptedPolicy(function)")  # fmt: skip
-        self.sampling: dict[str, Sampling] = {
-            agent: _for_agent(sampling, agent, "sampling") or Sampling()
-            for agent in env.possible_agents
-        }
+        sampling = Sampling() if sampling is None else sampling
+        self.sampling: dict[str, Sampling] = _by_agent(sampling, env.possible_agents, "sampling")
         for agent, one in self.sampling.items():
             if not isinstance(one, Sampling):
                 raise UserError(f"the sampling of {agent!r} is {one!r:.80}; give a Sampling")
         self.tools = {name: ToolQueue(name, tool, retries) for name, tool in env.tools.items()}
         self._told = False
+
+    async def play_all(
+        self, jobs: Iterator[Job], finished: asyncio.Queue[Episode | BaseException | None]
+    ) -> None:
+        """Play jobs, shared with others, until none is left. Into the queue go the episodes, the
+        error that ends the work early, and None at its end.
+        """
+        try:
+            for job in jobs:
+                finished.put_nowait(await self.play(job))
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # whatever it is, no episode is lost in silence
+            stop_if_cancelled(error)
+            finished.put_nowait(error)
+        finally:
+            finished.put_nowait(None)
 
     async def play(self, job: Job) -> Episode:
         """One episode, done or failed."""
@@ -259,7 +233,7 @@ def request_for(
     )
 
 
-async def _all(acts: Any) -> list[Response]:
+async def _all(acts: Iterable[Awaitable[Response]]) -> list[Response]:
     """All results in order; the first failure ends the rest of this episode's requests."""
     tasks = [asyncio.ensure_future(act) for act in acts]
     try:

@@ -1,4 +1,4 @@
-"""proposer-solver-v0: one agent makes up problems that are just hard enough for the others."""
+"""proposer-solver-v0: a workflow whose turns earn rewards of their own."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ProposerSolverEnv(WorkflowEnv):
 
     def __init__(self, *, solvers: int = 4, **common: Any) -> None:
         self.solvers = [f"solver_{n}" for n in range(check_count("solvers", solvers))]
-        self.max_decisions = 1 + solvers
+        self.max_decisions = 1 + len(self.solvers)
         super().__init__(**common)
         self.tools = {"grade": math_grader}
 

@@ -119,13 +119,13 @@ def spec(id: str) -> EnvSpec:
     if id not in registry:
         _load_plugins()
     if id not in registry:
-        fix = "name a class of yours as 'module:Class', or register it (mas_envs.register, or the "
-        fix += f"entry points {ENTRY_POINTS!r})"
-        raise UnknownName("environment", id, registry, fix=fix)
+        raise UnknownName("environment", id, registry, fix="name a class of yours as "
+                          "'module:Class', or register it (mas_envs.register, or the entry points "
+                          f"{ENTRY_POINTS!r})")  # fmt: skip
     return registry[id]
 
 
-def arguments(creator: Any) -> list[str] | None:
+def keywords_of(creator: Any) -> list[str] | None:
     """The keywords an environment class takes; those of its bases where it passes **these on.
 
     None when it is no class.
@@ -144,7 +144,7 @@ def arguments(creator: Any) -> list[str] | None:
     return [name for name in dict.fromkeys(names) if name != "self"]
 
 
-COMMON = arguments(WorkflowEnv) or []
+COMMON = keywords_of(WorkflowEnv) or []
 """The arguments of every environment."""
 
 
@@ -184,13 +184,11 @@ def make(id: str | EnvSpec, **kwargs: Any) -> WorkflowEnv:
     base = _spec_of(id)
     creator = _creator(base)
     merged = {**base.kwargs, **kwargs}
-    known = arguments(creator)
+    known = keywords_of(creator)
     if known is not None and (unknown := [key for key in merged if key not in known]):
-        fix = (
-            ""
-            if unknown[0] not in COMMON
-            else (f"let {creator.__name__}.__init__ take **common and pass it to super().__init__")
-        )
+        fix = ""
+        if unknown[0] in COMMON:
+            fix = f"let {creator.__name__}.__init__ take **common and pass it to super().__init__"
         raise UnknownName("argument", unknown[0], known, where=base.id, fix=fix)
     try:
         recorded = {

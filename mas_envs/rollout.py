@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Container, Iterable, Mapping
 from typing import Any
 
+from mas_envs.arguments import check_count, check_seconds
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.failure_watch import FailureWatch
 from mas_envs.fork import Fork
@@ -48,39 +49,28 @@ async def rollout(
     """
     import asyncio  # here and in `player` only: `import mas_envs` stays light
 
-    from mas_envs.player import Player, check_seconds, check_tasks, jobs_of, whole
-    from mas_envs.tool_queue import stop_if_cancelled
+    from mas_envs.player import Player, check_tasks, jobs_of
 
-    samples, concurrency = whole("samples", samples, 1), whole("concurrency", concurrency, 1)
-    seed, step, retries = whole("seed", seed), whole("step", step), whole("retries", retries)
+    tasks, samples = check_tasks(tasks), check_count("samples", samples)
+    seed, step = check_count("seed", seed, 0), check_count("step", step, 0)
+    retries, most = check_count("retries", retries, 0), check_count("concurrency", concurrency)
     check_seconds("deadline_s", deadline_s)
-    tasks = check_tasks(tasks)
-    jobs = jobs_of(tasks, samples, skip)
     player = Player(env, policies, sampling, seed, step, deadline_s, retries)
+    jobs = jobs_of(tasks, samples, skip)
     finished: asyncio.Queue[Episode | BaseException | None] = asyncio.Queue()
-    working = min(concurrency, max(len(tasks) * samples, 1))
-
-    async def work() -> None:
-        nonlocal working
-        try:
-            for job in jobs:
-                finished.put_nowait(await player.play(job))
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # whatever it is, no episode is lost in silence
-            stop_if_cancelled(error)
-            finished.put_nowait(error)
-        finally:
-            working -= 1
-            if not working:
-                finished.put_nowait(None)
-
-    workers = [asyncio.create_task(work()) for _ in range(working)]
-    failures = FailureWatch()
+    workers = [
+        asyncio.create_task(player.play_all(jobs, finished))
+        for _ in range(min(most, len(tasks) * samples))
+    ]
+    working, failures = len(workers), FailureWatch()
     try:
-        while (result := await finished.get()) is not None:
+        while working:
+            result = await finished.get()
             if isinstance(result, BaseException):
                 raise result
+            if result is None:
+                working -= 1
+                continue
             failures.see(result)
             yield result
     finally:

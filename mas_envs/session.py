@@ -65,7 +65,7 @@ class Session:
                 self._play.close()  # or Python warns that it was never awaited
             raise WorkflowError(f"{type(env).__name__}.play is no generator; write it as `def`, "
                                 "not `async def`, and let it yield an Ask")  # fmt: skip
-        self._replies: list[Any] = []
+        self._replies: list[Reply] = []
         self._parallel = False
         self._batch = -1
         self._calls = 0  # since anybody was asked
@@ -169,10 +169,6 @@ class Session:
         if not self.asks:
             self._advance(self._replies if self._parallel else self._replies[0])
         return turn
-
-    def answer_text(self, text: str) -> Turn:
-        """`answer` for a driver that has only text (AEC)."""
-        return self.answer(Response(text=text))
 
     def give(self, result: Any, seconds: float = 0.0) -> ToolResult:
         """The pending Call gets its result."""

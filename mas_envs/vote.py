@@ -1,4 +1,4 @@
-"""vote-v0: solvers answer the same question in parallel, the majority is the team's answer."""
+"""vote-v0: a workflow of one parallel turn; a vote is counted by what the answer says."""
 
 from __future__ import annotations
 

@@ -14,8 +14,6 @@ then every episode can be replayed to any decision and forked there. One generat
 
 from __future__ import annotations
 
-import math
-import operator
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,85 +23,19 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import AECEnv
 
-from mas_envs.by_name import by_name
+from mas_envs.arguments import check_choice, check_count, penalties, reset_options, shaping_hooks
+from mas_envs.contract import checked_team
 from mas_envs.episodes.plain import plain
 from mas_envs.episodes.schema import Episode, Sampling, Turn
 from mas_envs.episodes.text import conversation_text
 from mas_envs.errors import InvalidAction, UnknownName, UserError, WorkflowError
 from mas_envs.policies.base import Response, checked
 from mas_envs.prompts import PromptSet, load_prompts
-from mas_envs.protocol import Ask, Call, Outcome, Play, Reply, Shaping, role_of
+from mas_envs.protocol import Play, Shaping, role_of
 from mas_envs.session import Session, replay
 from mas_envs.spaces import Language, conversation
 from mas_envs.tasks import Task, TaskSet, load_tasks
 from mas_envs.tools import Tool, call_now
-
-__all__ = ["Ask", "Call", "Outcome", "Play", "Reply", "WorkflowEnv", "role_of"]
-
-
-def _checked_seed(seed: Any) -> int:
-    try:
-        number = operator.index(seed)
-    except TypeError:
-        number = -1
-    if number < 0:
-        raise UserError(f"seed {seed!r}; it must be a whole number from 0 up")
-    return number
-
-
-def _checked_options(options: Any) -> Mapping[str, Any]:
-    """The options of `reset`. Unknown ones are ignored, as PettingZoo's tests want, but not a
-    misspelt "task": it would quietly play another one.
-    """
-    if options is None:
-        return {}
-    if not isinstance(options, Mapping):
-        raise UserError(f"options {options!r:.80}; give a dictionary such as {{'task': id}}")
-    for key in options:
-        if key != "task" and str(key).casefold().startswith("task"):
-            raise UserError(f"options key {key!r}; write options={{'task': id}} to choose the task")
-    return options
-
-
-def _penalties(given: float | Mapping[str, float], roles: set[str]) -> Mapping[str, float]:
-    """The invalid-action penalty of every role."""
-    if isinstance(given, Mapping):
-        if unknown := set(given) - roles:
-            raise UserError(f"invalid_penalty names {sorted(unknown)}; roles: {sorted(roles)}")
-        penalties = {role: given.get(role, 0.0) for role in roles}
-    else:
-        penalties = dict.fromkeys(roles, given)
-    for penalty in penalties.values():
-        if not isinstance(penalty, int | float) or not 0 <= penalty < math.inf:
-            raise UserError(f"invalid_penalty {penalty!r}; it must be a number from 0 up")
-    return penalties
-
-
-def _hooks(given: Mapping[str, str | Shaping], agents: set[str]) -> Mapping[str, Shaping]:
-    """The shaping functions by role or agent, those named "module:function" imported."""
-    if not isinstance(given, Mapping):
-        raise UserError(f"shaping {given!r:.80}; give {{role: 'module:function'}}")
-    hooks = {}
-    for name, hook in given.items():
-        if name not in agents:
-            raise UnknownName("role", str(name), agents, where="shaping")
-        hooks[name] = by_name(hook) if isinstance(hook, str) else hook
-        if not callable(hooks[name]):
-            raise UserError(f"shaping of {name!r} is {hook!r:.80}; give 'module:function'")
-    return hooks
-
-
-def _checked_team(env: WorkflowEnv) -> list[str]:
-    """The agents of an environment that is being made. Raises `WorkflowError`."""
-    name, roles = type(env).__name__, env.roles
-    if isinstance(roles, str):
-        raise WorkflowError(f"{name}.roles is {roles!r}; write it as ({roles!r},)")
-    team = list(env.team())
-    if not team:
-        raise WorkflowError(f"{name} has no agents; set roles, or let team() name them")
-    if not all(isinstance(agent, str) for agent in team) or len(set(team)) < len(team):
-        raise WorkflowError(f"the team of {name} is {team}; give each agent an id of its own")
-    return team
 
 
 class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
@@ -163,21 +95,19 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
         render_mode: str | None = None,
     ) -> None:
         super().__init__()
-        if render_mode not in (None, "ansi"):
-            raise UserError(f"render_mode {render_mode!r}; the only one is 'ansi'")
-        self.render_mode = render_mode
+        self.render_mode = check_choice("render_mode", render_mode, (None, "ansi"))
         self.metadata = {**self.metadata, "name": type(self).__name__}
         if not isinstance(tasks, TaskSet | Mapping | None):
             source = tasks if isinstance(tasks, str) else "train.jsonl"
             raise UserError(f'tasks {tasks!r:.80}; give {{"source": "{source}"}}, or '
                             "TaskSet([(question, answer, {}), …])")  # fmt: skip
-        self.possible_agents = _checked_team(self)
+        self.possible_agents = checked_team(type(self).__name__, self.roles, self.team)
         self.agents: list[str] = []
         self.spec: Any = None
         self._tasks = tasks
         roles = {role_of(agent) for agent in self.possible_agents}
-        self.invalid_penalty = _penalties(invalid_penalty, roles)
-        self.shaping = _hooks(shaping or {}, roles | set(self.possible_agents))
+        self.invalid_penalty = penalties(invalid_penalty, roles)
+        self.shaping = shaping_hooks(shaping, {*roles, *self.possible_agents})
         if self.default_prompts is not None:
             chosen = self.default_prompts.stem if prompts is None else prompts
             self.prompts = load_prompts(chosen, self.default_prompts, self.possible_agents)
@@ -225,12 +155,12 @@ class WorkflowEnv(AECEnv[str, dict[str, Any], str]):  # type: ignore[misc]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
         """Start an episode. `options={"task": id}` names the task; otherwise the seed picks it."""
-        chosen = _checked_options(options)
+        chosen = reset_options(options)
         if seed is None:
             seeds = self._seeds
             episode_seed = int(seeds.spawn(1)[0].generate_state(1)[0])
         else:
-            episode_seed = _checked_seed(seed)
+            episode_seed = check_count("seed", seed, 0)
             seeds = np.random.SeedSequence(episode_seed)
         if "task" in chosen:
             task = self.tasks.by_id(chosen["task"])

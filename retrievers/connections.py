@@ -7,6 +7,8 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
+from retrievers.event_loops import PerEventLoop
+
 if TYPE_CHECKING:
     import ssl
 
@@ -22,14 +24,14 @@ class Connections:
     """
 
     def __init__(self, number: int, **options: Any) -> None:
-        self._number, self._options = number, options
+        self._options = options
         self._secure: ssl.SSLContext | None = None
-        self._loops: dict[asyncio.AbstractEventLoop, _OfLoop] = {}
+        self._loops = PerEventLoop(lambda: _OfLoop(number))
 
     @contextlib.asynccontextmanager
     async def client(self) -> AsyncIterator[httpx.AsyncClient]:
         """A client that nobody else has meanwhile, the one used last if any is free."""
-        ours = self._ours()
+        ours = self._loops.here()
         async with ours.slots:
             if not ours.free:
                 ours.free.append(self._make())
@@ -40,15 +42,6 @@ class Connections:
             finally:
                 ours.free.append(client)
 
-    def _ours(self) -> _OfLoop:
-        loop = asyncio.get_running_loop()
-        if loop not in self._loops:
-            for other in list(self._loops):  # other threads may do the same
-                if other.is_closed():
-                    self._loops.pop(other, None)
-            self._loops[loop] = _OfLoop(self._number)
-        return self._loops[loop]
-
     def _make(self) -> httpx.AsyncClient:
         import httpx  # here: a tenth of a second
 
@@ -58,7 +51,7 @@ class Connections:
 
     async def aclose(self) -> None:
         """Close those of the running event loop; a later request opens new ones."""
-        ours = self._loops.pop(asyncio.get_running_loop(), None)
+        ours = self._loops.pop()
         if ours is not None:
             await ours.guard.aclose()
 

@@ -14,8 +14,7 @@ from benchmarks.suites.spec import Suite, suite
 from mas_envs.errors import BadFile, UserError
 from mas_envs.files import json_objects
 from mas_envs.parsing import boxed
-from mas_envs.task_files import Row
-from mas_envs.tasks import SOURCES, Task, TaskSet, load_tasks
+from mas_envs.tasks import SOURCES, Row, Task, TaskSet, load_tasks
 
 
 class SuiteWarning(UserWarning):

@@ -21,10 +21,11 @@ import gymnasium
 
 from mas_envs.episodes.schema import Sampling
 from mas_envs.errors import InvalidAction, UnknownName, UserError
-from mas_envs.player import Player, request_for, turn_seed
-from mas_envs.policies.base import Policies, Request
+from mas_envs.player import Player, request_for
+from mas_envs.policies.base import Policies, Policy, Request, Response
 from mas_envs.policies.scripted import ScriptedPolicy
 from mas_envs.registration import make
+from mas_envs.seeds import turn_seed
 from mas_envs.workflow import WorkflowEnv
 
 
@@ -130,7 +131,7 @@ class SingleAgent(gymnasium.Env[dict[str, Any], str]):
         seed = turn_seed(episode.seed, 0, episode.task, 0, turn)
         return request_for(session, ask, self._player.sampling[ask.agent], seed, turn, None)
 
-    def _wait(self, answer: Coroutine[Any, Any, Any]) -> Any:
+    def _wait(self, answer: Coroutine[Any, Any, Response]) -> Response:
         # In a thread, since the caller may be inside an event loop (a notebook is). One loop for
         # all answers, since a policy's connections live no longer than the loop they began in.
         if self._loop is None:
@@ -163,14 +164,18 @@ def _silent(request: Request) -> str:
     return ""
 
 
-def _player(env: WorkflowEnv, agent: str, policies: Policies | None, sampling: Any) -> Player:
+def _player(
+    env: WorkflowEnv,
+    agent: str,
+    policies: Policies | None,
+    sampling: Sampling | Mapping[str, Sampling] | None,
+) -> Player:
     """Checks the maps, asks the policies and retries; the learner's place is filled by nobody."""
     others = [other for other in env.possible_agents if other != agent]
     if others and policies is None:
         raise UserError(f"nobody plays {others}; give policies=policy, or a map role → policy")
-    named: Mapping[str, Any]
-    named = policies if isinstance(policies, Mapping) else dict.fromkeys(others, policies)
-    everyone = {**named, agent: ScriptedPolicy(_silent)}
+    named: Any = policies if isinstance(policies, Mapping) else dict.fromkeys(others, policies)
+    everyone: dict[str, Policy] = {**named, agent: ScriptedPolicy(_silent)}
     if isinstance(sampling, Mapping):
         sampling = {**sampling, agent: Sampling()}
     return Player(env, everyone, sampling, 0, step=0, deadline_s=None, retries=2)

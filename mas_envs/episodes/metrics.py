@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from operator import index
 from typing import Any, Literal
 
@@ -107,6 +107,46 @@ def _correct(question: str, samples: Sequence[bool]) -> int:
     return sum(map(bool, samples))
 
 
+@dataclass(slots=True)
+class _Tally:
+    """What the episodes read so far add up to."""
+
+    outcomes: dict[str, dict[int, bool]] = field(default_factory=dict)
+    """Task → sample → whether it is correct."""
+    failed: dict[tuple[str, int], str] = field(default_factory=dict)
+    """(task, sample) → reason, of episodes that did not finish."""
+    ungraded: list[str] = field(default_factory=list)
+    undecided: int = 0
+    forks: int = 0
+    reward: float = 0.0
+
+    def add(self, episode: Episode) -> None:
+        if "fork" in episode.provenance:
+            self.forks += 1
+            return
+        samples = self.outcomes.setdefault(episode.task, {})
+        where = f"task {episode.task!r}, sample {episode.sample}"
+        if episode.status != "done":
+            reason = episode.reason or "stored before its end"
+            self.failed[episode.task, episode.sample] = reason
+            return
+        if episode.sample in samples:
+            raise UserError(f"{where}: recorded twice; do not mix two runs in one folder")
+        self.reward += episode.reward
+        if episode.grade is None:
+            self.ungraded.append(where)
+        self.undecided += episode.grade is not None and episode.grade.correct is None
+        samples[episode.sample] = episode.grade is not None and episode.grade.correct is True
+
+    def failures(self) -> Counter[str]:
+        """How many samples failed for each reason and never finished in a later try."""
+        return Counter(
+            reason
+            for (task, sample), reason in self.failed.items()
+            if sample not in self.outcomes[task]
+        )
+
+
 def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
     """The headline numbers of one run, ready for JSON; streams, keeping one bool per episode.
 
@@ -121,35 +161,17 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
     UserError for no episodes, a repeated (task, sample), and when some finished episodes have a
     grade and others have none.
     """
-    outcomes: dict[str, dict[int, bool]] = {}
-    failed: dict[tuple[str, int], str] = {}
-    ungraded: list[str] = []
-    undecided, forks, reward = 0, 0, 0.0
+    tally = _Tally()
     for episode in episodes:
-        if "fork" in episode.provenance:
-            forks += 1
-            continue
-        samples = outcomes.setdefault(episode.task, {})
-        where = f"task {episode.task!r}, sample {episode.sample}"
-        if episode.status != "done":
-            failed[episode.task, episode.sample] = episode.reason or "stored before its end"
-            continue
-        if episode.sample in samples:
-            raise UserError(f"{where}: recorded twice; do not mix two runs in one folder")
-        reward += episode.reward
-        if episode.grade is None:
-            ungraded.append(where)
-        undecided += episode.grade is not None and episode.grade.correct is None
-        samples[episode.sample] = episode.grade is not None and episode.grade.correct is True
+        tally.add(episode)
+    outcomes, ungraded, forks = tally.outcomes, tally.ungraded, tally.forks
     if not outcomes:
         raise UserError("no episodes to summarise" + (f", only {forks} forks" if forks else ""))
     finished = sum(map(len, outcomes.values()))
     if 0 < len(ungraded) < finished:
         raise UserError(f"{ungraded[0]}: no grade, though other episodes have one")
-    failures = Counter(
-        reason for (task, sample), reason in failed.items() if sample not in outcomes[task]
-    )
-    result: dict[str, Any] = {f"avg@{k}": None, f"pass@{k}": None}
+    failures = tally.failures()
+    numbers: dict[str, Any] = {f"avg@{k}": None, f"pass@{k}": None}
     problem = None
     try:
         if failures:
@@ -157,17 +179,11 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
         if ungraded:
             raise UserError(f"the environment gives no grades; {GIVE_A_GRADE}")
         lists = {task: list(samples.values()) for task, samples in outcomes.items()}
-        result[f"avg@{k}"] = asdict(score(lists, k, "avg"))
-        result[f"pass@{k}"] = asdict(score(lists, k, "pass"))
+        numbers[f"avg@{k}"] = asdict(score(lists, k, "avg"))
+        numbers[f"pass@{k}"] = asdict(score(lists, k, "pass"))
     except UserError as error:
         problem = str(error)
-    return result | {
-        "reward": reward / finished if finished else None,
-        "questions": len(outcomes),
-        "episodes": finished,
-        "failed": failures.total(),
-        "failures": dict(failures),
-        "undecided": undecided,
-        "forks": forks,
-        "problem": problem,
-    }
+    counts = {"questions": len(outcomes), "episodes": finished, "failed": failures.total(),
+              "failures": dict(failures), "undecided": tally.undecided, "forks": forks}  # fmt: skip
+    reward = tally.reward / finished if finished else None
+    return numbers | {"reward": reward} | counts | {"problem": problem}

@@ -1,1 +1,1 @@
-"""The math environments, their prompts and their embedded problems."""
+"""The math environments, and their embedded problems."""

@@ -1,7 +1,4 @@
-"""math-v0: a solver drafts, a verifier approves or rejects, the solver tries again.
-
-math-single-v0 is the solver alone.
-"""
+"""math-v0 and its single-agent baseline, math-single-v0."""
 
 from __future__ import annotations
 
@@ -64,7 +61,7 @@ class MathEnv(WorkflowEnv):
         **common: Any,
     ) -> None:
         self.max_rounds = check_count("max_rounds", max_rounds)
-        self.max_decisions = 2 * max_rounds
+        self.max_decisions = 2 * self.max_rounds
         self.malformed_verdict = readings(
             "malformed_verdict", malformed_verdict, ("reject", "approve")
         )

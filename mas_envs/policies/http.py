@@ -19,7 +19,20 @@ if TYPE_CHECKING:
     import httpx
 
 # vLLM, SGLang and OpenAI say "context length", llama.cpp "context size", others "context window".
-_TOO_LONG = re.compile(r"context[ _](length|size|window)|maximum context", re.IGNORECASE)
+# vLLM 0.32 names `max_model_len` if `max_tokens` alone passes it, and wants "max_tokens" of "at
+# least 1" if the prompt fills it to the last token.
+_TOO_LONG = re.compile(
+    r"context[ _](length|size|window)|maximum context|max_model_len|max_tokens must be at least 1",
+    re.IGNORECASE,
+)
+_LIMITS = {"max_tokens", "max_completion_tokens"}
+# What `tokens=True` adds. Special tokens stay in the text, as in our own engine, or the text would
+# not be that of the ids. What a request leaves open vLLM takes from the model's
+# generation_config.json (Qwen3: top_k 20), and the tokens would be drawn otherwise than recorded.
+_WITH_TOKENS = {
+    "logprobs": True, "return_token_ids": True, "skip_special_tokens": False,
+    "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0,
+}  # fmt: skip
 MAX_BYTES = 2**28  # of one answer; 32,000 tokens with 20 log-probs each take about 2**26
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # of the back-off, which doubles
 
@@ -40,10 +53,15 @@ class HTTPPolicy:
       answer that is no chat completion, `MachineryError` with the last reason; the rollout retries.
     - Any other refusal (wrong key, unknown model) is a `UserError`. `extra` adds to the body of
       the request, and takes out what an API does not know: `extra={"top_k": None, "seed": None}`.
-    - A prompt too long for the model is an outcome: `finish_reason="overflow"`.
+    - A prompt too long for the model is an outcome: `finish_reason="overflow"`. Where only prompt
+      and `max_tokens` together are, the request is sent again without `max_tokens`: the answer
+      then has what room there is.
     - `tokens=True` asks for token ids and log-probs (vLLM's `return_token_ids`). What the server
       gives is recorded, never made up. The policy version of all its tokens is 0. vLLM's log-probs
-      are those of the sampling policy only under `--logprobs-mode processed_logprobs`.
+      are those of the sampling policy only under `--logprobs-mode processed_logprobs`, and at
+      temperature 0 those of temperature 1.
+    - Without `tokens`, vLLM draws with the top-k, min-p and repetition penalty of the model's
+      generation_config.json unless it is started with `--generation-config vllm`.
 
     `concurrency` bounds the requests in flight per event loop, waits between attempts included.
     `timeout_s` bounds one decision from the moment it has a slot, `connect_s` each connecting and
@@ -77,9 +95,8 @@ class HTTPPolicy:
         self._shown = re.sub(r"//[^/?#]*@", "//", self.url)  # no password in a message
         self.model = model
         self.timeout_s, self.attempts = timeout_s, attempts
-        self.extra = ({"logprobs": True, "return_token_ids": True} if tokens else {}) | (
-            extra or {}
-        )
+        self._defaults = _WITH_TOKENS if tokens else {}
+        self.extra = dict(extra or {})
         try:
             json.dumps(self.extra, allow_nan=False)
         except (TypeError, ValueError) as error:
@@ -127,6 +144,7 @@ class HTTPPolicy:
             "top_p": sampling.top_p,
             "max_tokens": sampling.max_tokens,
             "seed": request.seed % 2**31,
+            **self._defaults,
             **({"top_k": sampling.top_k} if sampling.top_k else {}),
             **self.extra,
         }
@@ -144,17 +162,24 @@ class HTTPPolicy:
             return _Fault(f"{type(error).__name__} {error}".strip())
         status, text = reply.status_code, content.decode(errors="replace")
         if status in (400, 413) and _TOO_LONG.search(text):
-            return Response(text="", finish_reason="overflow", model=self.model)
+            if _LIMITS.isdisjoint(body):
+                return Response(text="", finish_reason="overflow", model=self.model)
+            # It was refused for prompt and limit together, so the room left is below the limit.
+            unlimited = {key: value for key, value in body.items() if key not in _LIMITS}
+            return await self._attempt(client, unlimited)
         if status in (408, 429) or status >= 500:
             return _Fault(f"HTTP {status} {text[:200]}", retry_after(reply.headers))
         if status != 200:
             refusal = f"HTTP {status} {text[:300]}{_without(text, body)}"
             raise UserError(f"{self._shown} refused model {self.model!r}: {refusal}")
         try:
-            return response_of(json.loads(content))
+            response = response_of(json.loads(content))
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
                 ValueError) as error:  # fmt: skip
             raise MachineryError(f"{self._shown}: not a chat completion ({error!r})") from error
+        if response.finish_reason in ("abort", "error"):  # vLLM paused or shut down, not the model
+            return _Fault(f"the server ended the answer with {response.finish_reason!r}")
+        return response
 
     async def _content(self, reply: httpx.Response) -> bytes:
         content = bytearray()
@@ -170,7 +195,9 @@ class HTTPPolicy:
 
 
 def _without(refusal: str, body: dict[str, Any]) -> str:
-    """How to leave out a parameter that the refusal names."""
+    """How to leave out a parameter that the refusal names, unless only its value is wrong."""
+    if "must be" in refusal:
+        return ""
     for key in body.keys() - {"model", "messages"}:
         if re.search(rf"\b{re.escape(key)}\b", refusal):
             return f"; extra={{{key!r}: None}} leaves it out"

@@ -14,7 +14,7 @@ import typer
 from mas_envs.episodes.schema import Message
 from mas_envs.errors import UserError
 from mas_envs.policies.base import Request, Response
-from mas_envs.policies.per_loop import PerLoop
+from retrievers.event_loops import PerEventLoop
 
 HOW = 'Enter sends a line; for several lines, put one with only "." before and one after them.'
 _BREAK = "."
@@ -78,7 +78,7 @@ class _Input:
     """Standard input by lines, one reader at a time, whatever number of policies there are."""
 
     def __init__(self) -> None:
-        self.turns = PerLoop(asyncio.Lock)
+        self.turns = PerEventLoop(asyncio.Lock)
         self._file: object = None
         self._typed = b""  # read, and not yet part of a line that was given out
 

@@ -5,6 +5,8 @@ human                  you, at the terminal: `HumanPolicy`
 http://host/v1#MODEL   an OpenAI-compatible server; without #MODEL the only model it has
 module:name            a function of a `Request`, or a policy, of yours
 verifier=human,random  one of these for a role or an agent id, and one for all others
+
+A comma always separates; in a URL write it as %2C.
 """
 
 from __future__ import annotations
@@ -74,12 +76,14 @@ def _only_model(url: str, api_key: str | None) -> str:
 def targets_named(texts: Iterable[str]) -> dict[str, str]:
     """Role or agent id → name of its policy; under "" the one for all others.
 
-    Raises `UserError` where one of them is given two.
+    Raises `UserError` where one of them is given two, or none behind its "=".
     """
     named: dict[str, str] = {}
     for part in (part.strip() for text in texts for part in text.split(",")):
         pair = _PAIR.fullmatch(part)
         whose, target = (pair[1], pair[2].strip()) if pair else ("", part)
+        if not target:
+            raise UserError(f"unknown policy '' in {part!r}; write POLICY, or role=POLICY")
         if whose in named:
             all_or_one = f"role {whose!r}" if whose else "all roles"
             raise UserError(f"two policies for {all_or_one}: {named[whose]!r} and {target!r}")

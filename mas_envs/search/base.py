@@ -1,4 +1,4 @@
-"""What the search environments share: passages, exact-match grading, compatibility."""
+"""The base of search-v0 and search-single-v0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mas_envs.workflow import WorkflowEnv
 PROMPTS = PROMPT_SETS / "search"
 
 
-class SearchTask(WorkflowEnv):
+class SearchWorkflow(WorkflowEnv):
     """What the two search environments share: passages, exact-match grading, compatibility.
 
     Rewards:
@@ -54,7 +54,7 @@ class SearchTask(WorkflowEnv):
         **common: Any,
     ) -> None:
         self.max_turns = check_count("max_turns", max_turns)
-        self.max_decisions = 2 * max_turns
+        self.max_decisions = 2 * self.max_turns
         self.top_k = check_count("top_k", top_k)
         self.force_answer = check_choice("force_answer", force_answer, (False, True))
         self.compat = check_compat(compat, force_answer=force_answer)

@@ -1,7 +1,4 @@
-"""search-v0: a verifier routes to a search agent or an answer agent, over several turns.
-
-search-single-v0 is one agent that thinks, searches and answers by itself.
-"""
+"""search-v0 and its single-agent baseline, search-single-v0."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from mas_envs.arguments import check_compat, readings
 from mas_envs.parsing import after_think, answer, one_of, search_query, tag
 from mas_envs.protocol import Ask, Play
 from mas_envs.search import reference
-from mas_envs.search.base import PROMPTS, SearchTask
+from mas_envs.search.base import PROMPTS, SearchWorkflow
 from mas_envs.tasks import Task
 
 sufficiency = tag("verify", ("yes", "no"))
@@ -22,7 +19,7 @@ search_or_answer = one_of(search=search_query, answer=answer)
 only_answer = one_of(answer=answer)
 
 
-class SearchEnv(SearchTask):
+class SearchEnv(SearchWorkflow):
     """A verifier routes to a search agent or an answer agent, over several turns.
 
     After Dr. MAS (arXiv 2602.08847), section 5. Each turn the verifier says whether the information
@@ -83,7 +80,7 @@ class SearchEnv(SearchTask):
         return (yield from self.end(task, None, info))
 
 
-class SearchSingleEnv(SearchTask):
+class SearchSingleEnv(SearchWorkflow):
     """The single-agent baseline of search-v0: each turn one agent thinks, then searches or answers.
 
     A turn whose action cannot be read is used up.

@@ -15,14 +15,14 @@ from mas_envs import drmas
 from mas_envs.episodes.schema import Message
 from mas_envs.parsing import MISSING, Parsed
 from mas_envs.protocol import Ask, Call, Play, Reply
-from mas_envs.search.base import SearchTask
+from mas_envs.search.base import SearchWorkflow
 from mas_envs.tasks import Task
 
 
 class _History:
     """What the team did and what came back, as text that is scored and as steps to show."""
 
-    def __init__(self, env: SearchTask, task: Task) -> None:
+    def __init__(self, env: SearchWorkflow, task: Task) -> None:
         self.env, self.task = env, task
         self.texts: list[str] = []
         self.steps: list[dict[str, str]] = []
@@ -55,7 +55,7 @@ class _History:
         return (yield from self.env.end(self.task, final, self.info))
 
 
-def team(env: SearchTask, task: Task) -> Play:
+def team(env: SearchWorkflow, task: Task) -> Play:
     """search-v0: verifier, then the search or the answer agent."""
     history = _History(env, task)
     history.info["verdicts"] = verdicts = []
@@ -76,7 +76,7 @@ def team(env: SearchTask, task: Task) -> Play:
     return (yield from history.end())
 
 
-def single(env: SearchTask, task: Task) -> Play:
+def single(env: SearchWorkflow, task: Task) -> Play:
     """search-single-v0: one agent's action per turn."""
     history = _History(env, task)
     over = False

@@ -34,7 +34,6 @@ from typing import Any, NamedTuple
 from mas_envs.errors import UnknownName, UserError
 from mas_envs.search import names
 from mas_envs.search.world import Entity, Fact, World, make_world, pick, shuffled, words_of
-from mas_envs.task_files import Answer
 from retrievers import Passage
 
 SPLITS: dict[str, tuple[float, float]] = {
@@ -51,7 +50,7 @@ class Question(NamedTuple):
     """
 
     question: str
-    answer: Answer
+    answer: str | list[str]
     meta: dict[str, Any]
 
 

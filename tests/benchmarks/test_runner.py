@@ -216,7 +216,7 @@ def test_roles_and_targets():
     assert _targets(["solver=a,verifier=b"], roles) == both
     assert _targets(["solver=a", "verifier=b"], roles) == both
     assert _targets(["b", "solver=a"], roles) == both
-    url = "http://h:1/v1?key=x,y#m"
+    url = "http://h:1/v1?key=x%2Cy#m"
     assert _targets([url], roles) == dict.fromkeys(roles, url)
     chosen = team([url], make("math-v0"), Source())
     assert chosen.policies["solver"] is chosen.policies["verifier"]

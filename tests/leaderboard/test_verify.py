@@ -10,7 +10,7 @@ from leaderboard.cli import app
 from leaderboard.findings import CHECKS
 from leaderboard.pack import pack
 from leaderboard.verify import verify
-from mas_envs.player import turn_seed
+from mas_envs.seeds import turn_seed
 from tests.leaderboard.forgeries import (
     FORGERIES,
     reward,

@@ -9,7 +9,8 @@ from pathlib import Path
 import mas_envs
 from mas_envs.math.env import MathEnv
 from mas_envs.parsing import boxed
-from mas_envs.workflow import Ask, Outcome, WorkflowEnv
+from mas_envs.protocol import Ask, Outcome
+from mas_envs.workflow import WorkflowEnv
 
 DOCS = Path(__file__).parents[2] / "docs" / "adapters.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)

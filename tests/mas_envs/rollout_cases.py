@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import numpy as np
+
 from mas_envs import Ask, Call, Message, Outcome, Response, TaskSet, WorkflowEnv
 
 TASKS = TaskSet([(f"q{n}", "a", {}) for n in range(40)])
@@ -72,3 +74,16 @@ class Swallows:
         except asyncio.CancelledError:
             return Response(text="", finish_reason="abort")
         return Response(text="x")
+
+
+def tasks_of(count):
+    return TaskSet([(f"q{n}", f"a{n}", {}) for n in range(count)])
+
+
+def latency(request):
+    """Heavy-tailed seconds, a pure function of the request."""
+    return float(np.random.default_rng(request.seed).pareto(1.5))
+
+
+def say(request):
+    return f"{request.agent}:{request.seed % 97}"

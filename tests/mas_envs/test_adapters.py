@@ -20,9 +20,9 @@ import mas_envs
 from mas_envs.adapters.gymnasium import SingleAgent
 from mas_envs.errors import InvalidAction, MachineryError, UnknownName, UserError
 from mas_envs.math.env import MathEnv
-from mas_envs.player import turn_seed
 from mas_envs.policies.random_text import RandomPolicy
 from mas_envs.policies.scripted import ScriptedPolicy
+from mas_envs.seeds import turn_seed
 from tests.mas_envs.adapter_cases import BLOCKS, CASES, TEAMS, Panel, aec_episode, contents_of, says
 
 APPROVE = ScriptedPolicy(lambda request: "<verify>approve</verify>")

@@ -12,10 +12,10 @@ import pytest
 from mas_envs import Ask, Call, Message, Outcome, TaskSet, WorkflowEnv, make
 from mas_envs.by_name import by_name
 from mas_envs.describe import all_pages, describe, shipped
-from mas_envs.docstrings import TITLES, parameters, read_docstring, sections_of
+from mas_envs.describe.docstrings import TITLES, parameters, read_docstring, sections_of
+from mas_envs.describe.examples import EXAMPLES, play_example
 from mas_envs.episodes.text import conversation_text
 from mas_envs.errors import UnknownName
-from mas_envs.example_episodes import EXAMPLES, play_example
 from mas_envs.parsing import boxed
 from mas_envs.protocol import role_of
 

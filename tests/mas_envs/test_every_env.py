@@ -13,8 +13,8 @@ import mas_envs
 from mas_envs import Fork, read_episodes, row_rewards, write_episodes
 from mas_envs.episodes.schema import ToolResult, Turn
 from mas_envs.errors import InvalidAction, UserError
+from mas_envs.protocol import role_of
 from mas_envs.registration import all_specs
-from mas_envs.workflow import role_of
 from tests.mas_envs.env_cases import MALFORMED, NAMES, VARIANTS, Talk, collect, make, said, timeless
 
 every = pytest.mark.parametrize("variant", VARIANTS, ids=NAMES)

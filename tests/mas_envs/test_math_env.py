@@ -8,20 +8,9 @@ import pytest
 
 import mas_envs
 from mas_envs.errors import BadFile, UnknownName, UserError
+from tests.mas_envs.env_cases import play
 
 APPROVE, REJECT = "<verify>approve</verify>", "<verify>reject</verify>"
-
-
-def play(env, *said, seed=0):
-    """Plays until the episode ends or the script does; returns who was asked."""
-    env.reset(seed=seed)
-    asked = []
-    for text in said:
-        if env.terminations[env.agent_selection]:
-            break
-        asked.append(env.agent_selection)
-        env.step(text)
-    return asked
 
 
 def tiny(**kwargs):

@@ -42,8 +42,11 @@ def test_what_is_sent(server):
     act(server, tokens=True, extra={"seed": None, "top_p": 1, "logprobs": None, "stop": ["x"]})
     assert server.requests[2][2] == {
         "model": "m", "temperature": 0.5, "top_p": 1, "max_tokens": 7, "stop": ["x"],
-        "messages": body["messages"], "return_token_ids": True,
+        "messages": body["messages"], "return_token_ids": True, "skip_special_tokens": False,
+        "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0,
     }  # fmt: skip
+    act(server, msgspec.structs.replace(REQUEST, sampling=Sampling(top_k=20)), tokens=True)
+    assert server.requests[3][2]["top_k"] == 20
 
 
 def test_a_plain_answer(server):

@@ -12,7 +12,7 @@ import mas_envs
 from mas_envs.errors import BadFile, UnknownName, UserError
 from mas_envs.math.env import MathEnv
 from mas_envs.prompts import PROMPT_SETS, PromptSet, fill, load_prompts
-from mas_envs.workflow import role_of
+from mas_envs.protocol import role_of
 
 DEFAULT = PROMPT_SETS / "math" / "default.toml"
 

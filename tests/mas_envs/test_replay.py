@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import mas_envs
-from mas_envs import Ask, Call, Message, Outcome, TaskSet, WorkflowEnv, replay
+from mas_envs import Ask, Call, Message, Outcome, Response, TaskSet, WorkflowEnv, replay
 from mas_envs.episodes.schema import ToolResult, decode, encode
 from mas_envs.errors import ReplayMismatch, UserError
 from mas_envs.policies.scripted import ScriptedPolicy
@@ -84,7 +84,7 @@ def test_an_episode_can_be_forked():
         if session.call is not None:
             session.give(env.tools[session.call.tool]([session.call.args])[0])
         else:
-            session.answer_text("another way")
+            session.answer(Response(text="another way"))
     assert session.episode.events[:3] == episode.events[:3]
     assert session.episode.turns[2].text == "another way"
     assert session.episode.reward != episode.reward
@@ -190,7 +190,7 @@ def test_replay_in_other_processes_with_other_hash_seeds(tmp_path):
 def test_a_failed_episode_replays_to_where_it_stood():
     env = Debate()
     session = mas_envs.Session(env, TASKS[0], seed=1)
-    session.answer_text("x")
+    session.answer(Response(text="x"))
     failed = session.fail("engine lost")
     again = replay(env, failed)
     assert again.outcome is None

@@ -54,12 +54,12 @@ def test_after_the_end_nobody_is_asked():
     session = Session(OneTurn(), TASKS[0], seed=0)
     with pytest.raises(WorkflowError, match="no tool call"):
         session.give(1)
-    session.answer_text("x")
+    session.answer(Response(text="x"))
     with pytest.raises(WorkflowError, match="nobody is asked"):
-        session.answer_text("y")
+        session.answer(Response(text="y"))
     session.give(1)
     with pytest.raises(WorkflowError, match="nobody is asked"):
-        session.answer_text("z")
+        session.answer(Response(text="z"))
     with pytest.raises(WorkflowError, match="no tool call"):
         session.give(1)
     assert len(session.episode.events) == 2
@@ -73,13 +73,13 @@ def test_a_parser_that_raises_is_a_bug_and_nothing_is_recorded():
 
     session = Session(Broken(), TASKS[0], seed=0)
     with pytest.raises(ZeroDivisionError):
-        session.answer_text("x")
+        session.answer(Response(text="x"))
     assert session.episode.events == []
 
 
 def test_a_result_that_json_cannot_hold_names_the_tool():
     session = Session(OneTurn(), TASKS[0], seed=0)
-    session.answer_text("x")
+    session.answer(Response(text="x"))
     with pytest.raises(TypeError, match="result of length"):
         session.give({"score": float("nan")})
     assert len(session.episode.events) == 1
@@ -89,7 +89,7 @@ def test_sessions_of_one_environment_do_not_touch_each_other():
     env = OneTurn()
     sessions = [Session(env, TASKS[0], seed=seed) for seed in range(3)]
     for number, session in enumerate(sessions):
-        session.answer_text("x" * number)
+        session.answer(Response(text="x" * number))
     for session in sessions:
         session.give(len(session.episode.turns[0].text))
     assert [session.episode.reward for session in sessions] == [0.0, 1.0, 2.0]

@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 
 import mas_envs
-from mas_envs import Ask, Message, Outcome, Session, TaskSet, WorkflowEnv, replay, row_rewards
+from mas_envs import (
+    Ask,
+    Message,
+    Outcome,
+    Response,
+    Session,
+    TaskSet,
+    WorkflowEnv,
+    replay,
+    row_rewards,
+)
 from mas_envs.episodes.schema import decode, encode
 from mas_envs.errors import ReplayMismatch, UnknownName, UserError, WorkflowError
 from mas_envs.shaping import found_support, right_verdict
@@ -351,5 +361,5 @@ def test_of_a_task_without_supporting_passages_and_of_a_turn_that_does_not_searc
     play(env, "<verify>no</verify>", "<search>q</search>", "<verify>yes</verify>", "<answer>a")
     assert [turn.reward for turn in env.episode.turns] == [0.0] * 4
     session = Session(two_hops(), two_hops().tasks[0], seed=0)
-    session.answer_text("<verify>no</verify>")
+    session.answer(Response(text="<verify>no</verify>"))
     assert found_support(session.episode, session.episode.turns[0]) == 0.0

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mas_envs import plain_words
 from mas_envs.errors import CheckFailed, MasError
-from mas_envs.testing import PURE, check
+from mas_envs.testing import PURE, check, faults
 from tests.mas_envs import broken_envs
 
 AGAIN = "seed 0 played otherwise again: event 0 shows a_0"
@@ -84,6 +83,6 @@ def test_what_is_allowed_and_perhaps_not_meant_is_noted():
 
 
 def test_a_play_that_spins_is_stopped(monkeypatch):
-    monkeypatch.setattr(plain_words, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(faults, "PATIENCE_S", 0.2)
     with pytest.raises(CheckFailed, match=r"play\(\) has run for 0.2 s without asking anybody"):
         lines_of("Spins")

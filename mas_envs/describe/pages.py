@@ -1,20 +1,14 @@
-"""A page per environment, computed from the code: `mas-envs show ID`, docs/environments.md.
-
-    python -m mas_envs.describe > docs/environments.md
-
-What only words can say stands in the docstring of the class (see `mas_envs.docstrings`).
-"""
+"""Markdown about environments: facts from the made environment, words from its docstrings."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from mas_envs.docstrings import TITLES, classes_of, parameters, read_docstring, sections_of
+from mas_envs.describe.docstrings import TITLES, classes_of, parameters, read_docstring, sections_of
+from mas_envs.describe.examples import play_example
 from mas_envs.episodes.text import conversation_text
 from mas_envs.errors import BadFile
-from mas_envs.example_episodes import play_example
 from mas_envs.prompts import TEXTS, PromptSet
 from mas_envs.protocol import role_of
 from mas_envs.registration import EnvSpec, all_specs, make
@@ -141,7 +135,3 @@ def _texts(env: WorkflowEnv) -> dict[str, dict[str, str]]:
 def _fenced(text: str) -> list[str]:
     fence = "```" if "```" not in text else "`````"
     return [f"{fence}text", text.rstrip("\n"), fence]
-
-
-if __name__ == "__main__":
-    sys.stdout.buffer.write(all_pages().encode())  # UTF-8 whatever the terminal's encoding

@@ -11,10 +11,7 @@ from typing import Any
 
 from mas_envs.errors import BadFile, UserError
 from mas_envs.files import json_objects
-
-Answer = str | list[str]
-Row = tuple[str, Answer, dict[str, Any]]
-"""(question, answer, everything else that the file says of it)."""
+from mas_envs.tasks.task_set import Row
 
 
 def read_jsonl(path: Path, question: str = "question", answer: str = "answer") -> Iterator[Row]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 
-from mas_envs.registration import arguments
+from mas_envs.registration import keywords_of
 from mas_envs.workflow import WorkflowEnv
 
 TITLES = ("Observations", "Actions", "Rewards", "Info", "Arguments", "Versions")
@@ -65,4 +65,4 @@ def parameters(cls: type, common: bool = True) -> dict[str, inspect.Parameter]:
     for base in classes_of(cls, common):
         if "__init__" in vars(base):
             found = {**inspect.signature(base).parameters, **found}
-    return {name: found[name] for name in arguments(cls) or () if name in found}
+    return {name: found[name] for name in keywords_of(cls) or () if name in found}

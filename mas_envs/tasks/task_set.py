@@ -1,26 +1,21 @@
-"""Tasks: a question, its answer, and an id that is a hash of both (never a row number).
-
-    >>> tasks = load_tasks("arith", split="dev")
-    >>> tasks[0].question, tasks.by_id(tasks[0].id) is tasks[0]
-
-Sources: `arith` (embedded generator), a JSONL file with `question` and `answer`, or a Parquet file
-in the schema of the Dr. MAS / Search-R1 recipes.
-"""
+"""A question, its answer, and an id that is a hash of both (never a row number)."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 import msgspec
 
 from mas_envs.episodes.plain import clean, plain
-from mas_envs.errors import BadFile, UnknownName, UserError
-from mas_envs.task_files import Answer, Row, read_jsonl, read_parquet
+from mas_envs.errors import UserError
+
+Answer = str | list[str]
+Row = tuple[str, Answer, dict[str, Any]]
+"""(question, answer, everything else that is known of it)."""
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,66 +112,3 @@ class TaskSet(Sequence[Task]):
     def digest(self) -> str:
         """SHA-256 over all task ids in order: two sets are the same tasks if these agree."""
         return hashlib.sha256("".join(task.id for task in self._tasks).encode()).hexdigest()
-
-
-def _arith(split: str = "train", **options: Any) -> Iterable[Row]:
-    from mas_envs.math.arith import problems
-
-    return problems(split, **options)
-
-
-def _tinyworld(split: str = "train", **options: Any) -> Iterable[Row]:
-    from mas_envs.search.tinyworld import questions
-
-    return questions(split, **options)
-
-
-SOURCES: dict[str, Callable[..., Iterable[Row]]] = {"arith": _arith, "tinyworld": _tinyworld}
-"""Embedded sources by name: functions of (split, **options) that yield (question, answer, meta)."""
-
-
-def load_tasks(source: str | Path = "arith", **options: Any) -> TaskSet:
-    """Tasks from an embedded source or from a file.
-
-    `split` of the embedded sources is "train", "dev" or "test". "arith" also takes `levels` (from 1
-    to 5), `kinds` ("sum", "word"), `n` and `seed`; "tinyworld" takes `hops` (1, 2), `n` and `seed`.
-    A JSONL file has a question and an answer (or a list of answers) per row; `question` and
-    `answer` name its fields, `split` keeps the rows of that "split".
-
-    Raises `UnknownName`, `BadFile` (with the line) or `UserError`.
-    """
-    spec = {"source": str(source), **options}
-    name = str(source)
-    if name in SOURCES:
-        try:
-            rows = list(SOURCES[name](**options))
-        except TypeError as error:
-            raise UserError(f"tasks from {name!r}: {_options(error)}") from None
-        return _nonempty(TaskSet(rows, spec))
-    if not isinstance(source, str | Path):
-        raise UserError(f"task source {source!r:.80}; give 'arith', 'tinyworld' or a file")
-    path = Path(source)
-    if path.suffix not in (".jsonl", ".parquet"):
-        raise UnknownName("task source", name, [*SOURCES, "FILE.jsonl", "FILE.parquet"])
-    if not path.is_file():
-        raise BadFile(path, "no such file", fix="give the path of a .jsonl or .parquet file")
-    split = options.pop("split", None)
-    reader = read_jsonl if path.suffix == ".jsonl" else read_parquet
-    try:
-        rows = list(reader(path, **options))
-    except TypeError as error:
-        raise UserError(f"tasks from {path}: {_options(error)}") from None
-    if split is not None:
-        rows = [row for row in rows if row[2].get("split", split) == split]
-    return _nonempty(TaskSet(rows, spec))
-
-
-def _options(error: TypeError) -> str:
-    said = str(error).partition("() ")[2] or str(error)
-    return f"{said}; help(mas_envs.load_tasks) names the options"
-
-
-def _nonempty(tasks: TaskSet) -> TaskSet:
-    if not len(tasks):
-        raise UserError(f"no tasks in {tasks.spec}; check the split and the file")
-    return tasks

@@ -1,4 +1,4 @@
-"""What went wrong in somebody's environment, told in a line: for `mas_envs.testing`."""
+"""What went wrong in somebody's environment, told in a line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from types import FrameType
 
 from mas_envs.errors import CheckFailed, MasError, UserError
 
-OURS = Path(__file__).parent
+OURS = Path(__file__).parents[1]
 PATIENCE_S = 20.0
 """Seconds that `play` may run between two yields; asking and calling tools takes any time."""
+PURE = (
+    "play() must depend on nothing but its task, rng, replies and tool results: look for state "
+    "kept in self, random or np.random instead of rng, the clock, and the order of a set"
+)
 
 
 @contextlib.contextmanager

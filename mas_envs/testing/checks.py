@@ -1,6 +1,4 @@
-"""Checks for authors of environments: `check("my_module:MyEnv")`, or `mas-envs check …`.
-
-What a workflow promises here: any text may be answered; the same seed plays the same episode, alone
+"""What a workflow promises: any text may be answered; the same seed plays the same episode, alone
 or among others; and a recorded episode replays to every decision, can be forked there, and replays
 in another process with another hash seed. Then PettingZoo's own tests.
 """
@@ -24,15 +22,16 @@ import numpy as np
 from mas_envs.episodes.difference import difference, timeless
 from mas_envs.episodes.metrics import GIVE_A_GRADE
 from mas_envs.episodes.schema import Episode
-from mas_envs.episodes.store import read_episodes, write_episodes
-from mas_envs.errors import CheckFailed, MasError, ReplayMismatch, UserError
+from mas_envs.episodes.store import write_episodes
+from mas_envs.errors import CheckFailed
 from mas_envs.fork import Fork
-from mas_envs.plain_words import in_words, no_endless_play
 from mas_envs.policies.base import Request, Response
 from mas_envs.policies.random_text import RandomPolicy, random_answer
-from mas_envs.registration import COMMON, EnvSpec, arguments, make
+from mas_envs.registration import COMMON, EnvSpec, keywords_of, make
 from mas_envs.rollout import collect
-from mas_envs.session import replay
+from mas_envs.tasks import Task
+from mas_envs.testing.faults import PURE, in_words, no_endless_play
+from mas_envs.testing.replays import check_replay
 from mas_envs.workflow import WorkflowEnv
 
 UNAVOIDABLE_WARNINGS = (
@@ -43,12 +42,6 @@ UNAVOIDABLE_WARNINGS = (
     "gymnasium.spaces.discrete",
 )
 """PettingZoo's tests warn about every space that is not a box (PettingZoo issue 1259)."""
-
-PURE = (
-    "play() must depend on nothing but its task, rng, replies and tool results: look for state "
-    "kept in self, random or np.random instead of rng, the clock, and the order of a set"
-)
-
 
 STUBBORN = (
     "", " \n", "no", "<think>", "\\boxed{", "\\boxed{none}", "\\boxed{" + "9" * 5_000 + "}",
@@ -116,20 +109,6 @@ def play_random(env: WorkflowEnv, seed: int, said: str | None = None) -> Episode
     return env.episode
 
 
-def check_replay(env: WorkflowEnv, episode: Episode) -> None:
-    """Replay to every decision and compare what is asked there. Raises `ReplayMismatch`."""
-    for decision in range(len(episode.events) + 1):
-        session = replay(env, episode, decision)
-        ended = session.outcome is not None
-        if ended != (decision == len(episode.events) and episode.status == "done"):
-            raise ReplayMismatch(f"the replay of task {episode.task} ends at event {decision}")
-    if episode.status != "done":  # its machinery failed where the replay now stands
-        now = session.episode
-        now.status, now.reason = episode.status, episode.reason
-    if found := difference(episode, session.episode):
-        raise ReplayMismatch(f"task {episode.task} replays otherwise: {found}; {PURE}")
-
-
 # ---- the checks one by one -----------------------------------------------------------------------
 
 
@@ -189,7 +168,7 @@ class _Interleaved(RandomPolicy):
         return await super().act(request)
 
 
-def _collected(env: WorkflowEnv, tasks: Sequence[Any], **options: Any) -> list[Episode]:
+def _collected(env: WorkflowEnv, tasks: Sequence[Task | Fork], **options: Any) -> list[Episode]:
     import asyncio
 
     with in_words(f"{env.spec.id}: many episodes"):
@@ -228,7 +207,7 @@ def _notes(
     asked = {turn.agent for episode in played for turn in episode.turns}
     if silent := [agent for agent in env.possible_agents if agent not in asked]:
         yield f"note  never asked in {len(played)} episodes: {', '.join(silent)}"
-    taken = arguments(type(env)) or COMMON
+    taken = keywords_of(type(env)) or COMMON
     if refused := [name for name in COMMON if name not in taken]:
         yield (f"note  it takes no {', '.join(refused)}; let __init__ take **common and pass it to "
                "super().__init__")  # fmt: skip
@@ -249,39 +228,3 @@ def _unfilled(env: WorkflowEnv, stubborn: Sequence[Episode]) -> set[tuple[str, s
         if not command and "{" not in episode.question + episode.turns[0].text
         and any(f"{{{name}}}" in message.content for message in turn.messages)
     }  # fmt: skip
-
-
-def replay_all(episodes: Iterator[Episode]) -> int:
-    """Replay recorded episodes, each in the environment that its spec makes; how many they are.
-
-    Raises `ReplayMismatch`, or `UserError` for a spec that makes no environment.
-    """
-    envs: dict[str, WorkflowEnv] = {}
-    count = 0
-    for episode in episodes:
-        check_replay(env_of(episode, envs), episode)
-        count += 1
-    return count
-
-
-def env_of(episode: Episode, made: dict[str, WorkflowEnv], **arguments: Any) -> WorkflowEnv:
-    """The environment that an episode was played in; `made` remembers them by spec.
-
-    `arguments` replace recorded ones. Raises `UserError` for a spec that makes no environment.
-    """
-    try:
-        spec = EnvSpec(**episode.env)
-    except TypeError:
-        raise UserError(f"task {episode.task} does not say in which environment it was played; it "
-                        "was made without mas_envs.make") from None  # fmt: skip
-    key = spec.to_json()
-    if key not in made:
-        made[key] = make(spec, **arguments)
-    return made[key]
-
-
-if __name__ == "__main__":
-    try:
-        replay_all(read_episodes(sys.argv[1]))
-    except MasError as error:
-        sys.exit(" ".join(str(error).split()))
