@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -45,6 +44,8 @@ class PromptSet:
 
     def __init__(self, path: Path, agents: Iterable[str]) -> None:
         """`agents` are agent ids or roles; the file must have a table for each or for its role."""
+        import tomllib  # here: `import mas_envs` stays light
+
         try:
             raw = path.read_bytes()
             tables = tomllib.loads(raw.decode())

@@ -6,15 +6,17 @@ where that is not the size on disk, or the file is no index at all, it is made a
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.shards import decode_line, frames, shards
 from mas_envs.errors import BadFile
+
+if TYPE_CHECKING:
+    import sqlite3  # loaded where it is used: `import mas_envs` stays light
 
 
 class IndexRow(NamedTuple):
@@ -44,6 +46,8 @@ def read_index(folder: str | Path) -> list[IndexRow]:
 
     A folder that cannot be written to is read all the same.
     """
+    import sqlite3
+
     folder = Path(folder)
     if not shards(folder):
         return []
@@ -62,6 +66,8 @@ def open_index(folder: Path) -> sqlite3.Connection:
 
     Raises `BadFile` when it cannot be written (locked, read-only, disk full).
     """
+    import sqlite3
+
     path = folder / "index.sqlite"
     try:
         return _synchronised(folder, path)
@@ -82,6 +88,8 @@ def add_frame(index: sqlite3.Connection, rows: Sequence[IndexRow], end: int) -> 
 
 
 def _synchronised(folder: Path, path: Path | str) -> sqlite3.Connection:
+    import sqlite3
+
     index = sqlite3.connect(path, isolation_level=None)
     try:
         index.execute("PRAGMA journal_mode=WAL")

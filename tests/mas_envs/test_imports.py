@@ -27,7 +27,7 @@ def modules_after(statement: str) -> set[str]:
 @pytest.mark.parametrize(
     ("statement", "forbidden"),
     [
-        ("import mas_envs", [*HEAVY, "asyncio", "concurrent.futures"]),
+        ("import mas_envs", [*HEAVY, "asyncio", "concurrent.futures", "sqlite3", "tomllib"]),
         ("import mas_envs.grading", HEAVY),
         ("import mas_envs; mas_envs.make('math-v0').reset(seed=0)", HEAVY),
         ("import retrievers", [*HEAVY, "gymnasium", "pettingzoo", "mas_envs", "zstandard"]),
