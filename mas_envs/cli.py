@@ -31,7 +31,7 @@ app = command_line(
     examples=[
         "mas-envs list",
         "mas-envs show search-v0                # agents, prompts, rewards, arguments",
-        "mas-envs check my_module:MyEnv         # PettingZoo's tests, fuzz, exact replay",
+        "mas-envs check my_module:MyEnv         # all tests, fuzz, exact replay",
         "mas-envs play math-v0 --seed 3         # you are every agent",
         "mas-envs play search-v0 --policy verifier=human,http://localhost:8000/v1",
         "mas-envs read runs/demo/episodes -n 3  # stored conversations as text",
