@@ -8,12 +8,13 @@ import shutil
 import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import grade as grading
 from benchmarks.environment import Flags, as_trained, environment
 from benchmarks.policies import Source, Team, team
 from benchmarks.run_folder import Settings, Stored, open_run, read_run, write_json
@@ -22,6 +23,8 @@ from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suites
 from benchmarks.trained import origins
 from mas_envs.console import command_line, progress
 from mas_envs.episodes.schema import Episode, Sampling
+from mas_envs.errors import UserError
+from mas_envs.grading.batch import VERSIONS, grade_each
 from mas_envs.policies.named import targets_named
 from mas_envs.tasks import Task, TaskSet
 from mas_envs.workflow import WorkflowEnv
@@ -36,6 +39,7 @@ app = command_line(
         "mas-bench run math500 --data math500.jsonl --out runs/math500 \\",
         "    --policy solver=models/solver,verifier=models/verifier",
         "mas-bench report runs/aime24",
+        "mas-bench grade answers.jsonl --policy strict",
     ],
 )
 MAX_TOKENS = 4096
@@ -137,6 +141,76 @@ def report(folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's f
     _print(stored, stored.summary())
 
 
+GRADE_EXAMPLES = """Examples:
+
+  mas-bench grade answers.jsonl
+
+  mas-bench grade answers.jsonl --response output --gold answer
+
+  mas-bench grade qa.jsonl --grader qa --metric f1 --normaliser squad
+
+  mas-bench grade cases.jsonl --expected label --out /tmp/cases.jsonl"""
+
+
+@app.command(epilog=GRADE_EXAMPLES)
+def grade(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE.jsonl", help="One row per response, with its gold.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Where the grades go; FILE.graded.jsonl by default.")
+    ] = None,
+    grader: Annotated[str, typer.Option(help="math or qa.")] = "math",
+    policy: Annotated[str | None, typer.Option(help="Of math: default, strict or drmas.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Of qa: em, f1 or sub_em.")] = None,
+    normaliser: Annotated[
+        str | None, typer.Option(help="Of qa: strict, squad, triviaqa or nfd.")
+    ] = None,
+    response: Annotated[str, typer.Option(help="Key of the response, a text.")] = "response",
+    gold: Annotated[
+        str, typer.Option(help="Key of the gold: a text, a number or a list of acceptable ones.")
+    ] = "gold",
+    expected: Annotated[
+        str | None, typer.Option(help="Key of a label (true or false) to compare with.")
+    ] = None,
+    processes: Annotated[int | None, typer.Option(min=1, help="Default: all cores.")] = None,
+) -> None:
+    """Grade the responses in FILE.jsonl: one row per row, with the verdict and its reason.
+
+    Interrupted? The same command continues. Exit code 0 when every row has a verdict, 1 when some
+    gold could not be decided (they are listed), 2 for a mistake in the file or an option.
+    """
+    for path in filter(None, (file, out)):
+        if path.is_dir():
+            raise UserError(f"{path}: is a folder; give a file")
+    out = out or file.with_name(f"{file.name.removesuffix('.jsonl')}.graded.jsonl")
+    chosen = {"policy": policy, "metric": metric, "normaliser": normaliser}
+    options: dict[str, Any] = {k: value for k, value in chosen.items() if value is not None}
+    grade_each((), grader=grader, **options)  # a bad option is refused before the file is read
+    if out.exists() and file.exists() and out.samefile(file):
+        raise UserError(f"--out {out}: is the input; give another file")
+    rows, digest = grading.survey(file, response, gold, expected)
+    settings = grading.Settings(
+        file=str(file),
+        sha256=digest,
+        rows=rows,
+        grader=grader,
+        version=VERSIONS[grader],
+        options=options,
+        response=response,
+        gold=gold,
+        expected=expected,
+    )
+    with grading.open_output(out, settings) as (output, summary):
+        _grade(file, settings, output, summary, processes)
+    for table in grading.tables(summary):
+        Console().print(table)
+    note.print(f"grades: {out}")
+    if summary.undecided:
+        note.print(f"{summary.undecided} rows have no verdict and are left out of the accuracy")
+        raise typer.Exit(1)
+
+
 def _load(name: str, data: Path | None) -> TaskSet:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", SuiteWarning)
@@ -202,6 +276,27 @@ def _play(
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"{len(stored.done())} of {stored.wanted} episodes are in {stored.folder}; "
+            "the same command goes on from there"
+        ) from None
+
+
+def _grade(
+    file: Path,
+    settings: grading.Settings,
+    output: IO[bytes],
+    summary: grading.Summary,
+    processes: int | None,
+) -> None:
+    """Grade what is not there yet, with a bar."""
+    try:
+        with progress(file.name, settings.rows, done=summary.rows, unit="rows") as bar:
+            rows = grading.grade_rows(file, settings, summary.rows, processes)
+            for row in grading.write_rows(output, rows):
+                summary.add(row)
+                bar.advance(1, f"{100 * summary.right / summary.rows:.1f} % right")
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"{summary.rows} of {settings.rows} rows are in {output.name}; "
             "the same command goes on from there"
         ) from None
 

@@ -18,7 +18,7 @@ import msgspec
 
 import mas_envs
 from benchmarks.metrics import summary
-from benchmarks.suites import check_blind
+from benchmarks.suites import check_blind, suites
 from leaderboard.archive import LIMITS, Archive, Limits
 from leaderboard.findings import Check, Findings
 from leaderboard.manifest import MANIFEST, PROMPTS, Manifest, Score, decode_manifest
@@ -101,6 +101,7 @@ def _environment(archive: Archive, manifest: Manifest, findings: Findings) -> Wo
             raise UserError(f"{declared.id} is {ours.entry_point}, not {declared.entry_point}")
         kwargs = {key: value for key, value in declared.kwargs.items() if key != "tasks"}
         _check_harmless(kwargs)
+        _check_grading(kwargs, manifest.suite.name)
         with tempfile.TemporaryDirectory() as folder:
             if str(kwargs.get("prompts", "")).endswith(".toml"):
                 if PROMPTS not in archive.names:
@@ -118,6 +119,18 @@ def _environment(archive: Archive, manifest: Manifest, findings: Findings) -> Wo
         findings.add("settings", f"prompts are {env.prompts_id}, declared {manifest.prompts}")
     env.spec = declared
     return env
+
+
+def _check_grading(kwargs: dict[str, Any], name: str) -> None:
+    """Answers are held to what the suite calls equal, not to the submission's own rules.
+
+    `compat` brings its own, published ones. Raises `UserError`.
+    """
+    known = suites().get(name)
+    given, wanted = kwargs.get("grading"), known.env.args.get("grading") if known else None
+    if given is not None and given != wanted:
+        held = "the suite's default" if wanted is None else repr(wanted)
+        raise UserError(f"grading is {given!r:.80}; answers to {name} are graded by {held}")
 
 
 _SHIPPED = re.compile(r"(\w+=)?[\w-]+(,\w+=[\w-]+)*")

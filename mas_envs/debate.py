@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mas_envs.arguments import check_count
 from mas_envs.episodes.schema import Message
+from mas_envs.grading.policy import policy_argument
 from mas_envs.parsing import after_think, boxed
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Ask, Call, Outcome, Play
@@ -37,6 +39,8 @@ class DebateEnv(WorkflowEnv):
     Arguments:
         debaters: how many argue, from 2 up.
         rounds: how often each of them speaks.
+        grading: what counts as equal: "default", "strict", "drmas", or a mapping of options
+            (`mas_envs.grading.MathPolicy`).
 
     Versions:
         v0: the first.
@@ -45,9 +49,17 @@ class DebateEnv(WorkflowEnv):
     roles = ("debater", "judge")
     default_prompts = PROMPT_SETS / "debate" / "default.toml"
 
-    def __init__(self, *, debaters: int = 2, rounds: int = 2, **common: Any) -> None:
+    def __init__(
+        self,
+        *,
+        debaters: int = 2,
+        rounds: int = 2,
+        grading: str | Mapping[str, Any] = "default",
+        **common: Any,
+    ) -> None:
         self.debaters = [f"debater_{n}" for n in range(check_count("debaters", debaters, 2))]
         self.rounds = check_count("rounds", rounds)
+        self.grading = policy_argument(grading)
         self.max_decisions = len(self.debaters) * self.rounds + 1
         super().__init__(**common)
         self.tools = {"grade": math_grader}
@@ -67,7 +79,8 @@ class DebateEnv(WorkflowEnv):
                 for who, r in zip(self.debaters, replies, strict=True)
             }
         final = yield Ask("judge_0", self._shown("judge_0", task, said), parse=boxed)
-        grade = as_grade((yield Call("grade", {"response": final.text, "gold": task.answer})))
+        call = Call("grade", {"response": final.text, "gold": task.answer, **self.grading})
+        grade = as_grade((yield call))
         info = {"answers": [reply.value for reply in replies]}
         return Outcome(reward=float(grade.correct is True), grade=grade, info=info)
 

@@ -9,7 +9,8 @@ What differs from the reference on purpose:
 - Its prompts are not ours to ship. `prompts: FILE` loads a set; the observations can be the same
   byte for byte (`tests/mas_envs/test_drmas.py` shows how). One exception: the reference's search
   team never sees a literal "{memory}" in what it is shown.
-- Whether two answers are equal is judged by our graders.
+- Whether two answers are equal is judged by our graders: formulas with the preset "drmas", which
+  says what differs, short answers with the normaliser "squad", which is the reference's.
 - A retriever that fails makes a failed episode; there its error message is shown to the agents.
 - An observation is never cut; there the middle of a prompt over its limit is left out.
 """

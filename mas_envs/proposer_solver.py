@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mas_envs.arguments import check_count
 from mas_envs.episodes.schema import Grade
+from mas_envs.grading.policy import policy_argument
 from mas_envs.parsing import boxed, tag
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Ask, Call, Outcome, Play
@@ -41,6 +43,8 @@ class ProposerSolverEnv(WorkflowEnv):
 
     Arguments:
         solvers: how many try each problem.
+        grading: what counts as equal: "default", "strict", "drmas", or a mapping of options
+            (`mas_envs.grading.MathPolicy`).
 
     Versions:
         v0: the first.
@@ -49,9 +53,12 @@ class ProposerSolverEnv(WorkflowEnv):
     roles = ("proposer", "solver")
     default_prompts = PROMPT_SETS / "proposer_solver" / "default.toml"
 
-    def __init__(self, *, solvers: int = 4, **common: Any) -> None:
+    def __init__(
+        self, *, solvers: int = 4, grading: str | Mapping[str, Any] = "default", **common: Any
+    ) -> None:
         self.solvers = [f"solver_{n}" for n in range(check_count("solvers", solvers))]
         self.max_decisions = 1 + len(self.solvers)
+        self.grading = policy_argument(grading)
         super().__init__(**common)
         self.tools = {"grade": math_grader}
 
@@ -74,8 +81,8 @@ class ProposerSolverEnv(WorkflowEnv):
         ]
         grades = []
         for attempt in tries:
-            result = yield Call("grade", {"response": attempt.text, "gold": task.answer})
-            grades.append(as_grade(result))
+            call = Call("grade", {"response": attempt.text, "gold": task.answer, **self.grading})
+            grades.append(as_grade((yield call)))
         right = [float(grade.correct is True) for grade in grades]
         share = sum(right) / len(right)
         earned = {attempt.turn: r for attempt, r in zip(tries, right, strict=True)}

@@ -11,12 +11,14 @@ named the same way, "my_module:my_hook".
 
 from __future__ import annotations
 
+from mas_envs.drmas import scored
 from mas_envs.episodes.schema import Episode, ToolResult, Turn
 
 
 def right_verdict(episode: Episode, turn: Turn) -> float:
     """For math-v0's verifier: +0.5 when its verdict about the draft before it is right, -0.5 when
-    it is wrong, 0 when it cannot be read or the grader cannot decide.
+    it is wrong, 0 when it cannot be read or the grader cannot decide. The draft is graded as the
+    environment grades the last one.
 
     `shaping={"verifier": "mas_envs.shaping:right_verdict"}`
     """
@@ -25,7 +27,12 @@ def right_verdict(episode: Episode, turn: Turn) -> float:
     earlier = [one for one in episode.turns if one.index < turn.index and one.role != turn.role]
     if turn.parse_status != "ok" or turn.value not in ("approve", "reject") or not earlier:
         return 0.0
-    correct = grade_math(earlier[-1].text, episode.gold).correct
+    calls = (one for one in episode.events if isinstance(one, ToolResult) and one.tool == "grade")
+    policy = next((call.args.get("policy") for call in calls), None) or "default"
+    draft = earlier[-1].text
+    if episode.env.get("kwargs", {}).get("compat") == "drmas":
+        draft = scored(draft)
+    correct = grade_math(draft, episode.gold, policy).correct
     if correct is None:
         return 0.0
     return 0.5 if correct == (turn.value == "approve") else -0.5

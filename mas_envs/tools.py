@@ -1,7 +1,8 @@
 """Tools: functions of a batch of JSON arguments, called for one episode or for many together.
 
 `math_grader` and `qa_grader` are the graders as tools: {"response", "gold"} → a `Grade` as JSON
-values; `as_grade` turns such a result into a `Grade` again.
+values; `as_grade` turns such a result into a `Grade` again. Formulas may come with a
+"policy", which says what counts as equal (`mas_envs.grading.policy`).
 """
 
 from __future__ import annotations
@@ -46,10 +47,14 @@ def math_grader(batch: list[dict[str, Any]]) -> list[Any] | Awaitable[list[Any]]
     """
     from mas_envs.grading import grade_math_here
 
-    grades = [grade_math_here(args["response"], args["gold"]) for args in batch]
+    grades = [grade_math_here(*_asked(args)) for args in batch]
     if None in grades:
         return _with_processes(batch, grades)
     return [msgspec.to_builtins(grade) for grade in grades]
+
+
+def _asked(args: dict[str, Any]) -> tuple[Any, Any, Any]:
+    return args["response"], args["gold"], args.get("policy", "default")
 
 
 async def _with_processes(batch: list[dict[str, Any]], grades: list[Grade | None]) -> list[Any]:
@@ -59,17 +64,27 @@ async def _with_processes(batch: list[dict[str, Any]], grades: list[Grade | None
 
     async def graded(args: dict[str, Any], grade: Grade | None) -> Any:
         if grade is None:
-            grade = await asyncio.to_thread(grade_math, args["response"], args["gold"])
+            grade = await asyncio.to_thread(grade_math, *_asked(args))
         return msgspec.to_builtins(grade)
 
     return await asyncio.gather(*map(graded, batch, grades))
 
 
 def qa_grader(batch: list[dict[str, Any]]) -> list[Any]:
-    """The tool form of `mas_envs.grading.grade_qa`."""
+    """The tool form of `mas_envs.grading.grade_qa`; "metric" and "normaliser" are optional."""
     from mas_envs.grading import grade_qa
 
-    return [msgspec.to_builtins(grade_qa(args["response"], args["gold"])) for args in batch]
+    return [
+        msgspec.to_builtins(
+            grade_qa(
+                args["response"],
+                args["gold"],
+                metric=args.get("metric", "em"),
+                normaliser=args.get("normaliser", "strict"),
+            )
+        )
+        for args in batch
+    ]
 
 
 def as_grade(result: Any) -> Grade:

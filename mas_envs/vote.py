@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from mas_envs.arguments import check_count
 from mas_envs.grading.ballot import ballot
+from mas_envs.grading.policy import policy_argument
 from mas_envs.parsing import boxed
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Ask, Call, Outcome, Play, Reply
@@ -36,6 +38,8 @@ class VoteEnv(WorkflowEnv):
 
     Arguments:
         solvers: how many vote.
+        grading: what counts as right (not which votes count as the same): "default",
+            "strict", "drmas", or a mapping of options (`mas_envs.grading.MathPolicy`).
 
     Versions:
         v0: the first.
@@ -44,8 +48,11 @@ class VoteEnv(WorkflowEnv):
     roles = ("solver",)
     default_prompts = PROMPT_SETS / "vote" / "default.toml"
 
-    def __init__(self, *, solvers: int = 3, **common: Any) -> None:
+    def __init__(
+        self, *, solvers: int = 3, grading: str | Mapping[str, Any] = "default", **common: Any
+    ) -> None:
         self.max_decisions = check_count("solvers", solvers)
+        self.grading = policy_argument(grading)
         super().__init__(**common)
         self.tools = {"grade": math_grader}
 
@@ -65,7 +72,8 @@ class VoteEnv(WorkflowEnv):
             if reply.value is not None:
                 same.setdefault(ballot(reply.value), []).append(reply)
         winner = max(same.values(), key=len, default=replies)[0]  # of equal counts the first
-        grade = as_grade((yield Call("grade", {"response": winner.text, "gold": task.answer})))
+        call = Call("grade", {"response": winner.text, "gold": task.answer, **self.grading})
+        grade = as_grade((yield call))
         counts = [[given[0].value, len(given)] for given in same.values()]
         info = {"answers": [reply.value for reply in replies], "votes": counts}
         return Outcome(reward=float(grade.correct is True), grade=grade, info=info)

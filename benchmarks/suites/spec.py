@@ -43,6 +43,8 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     answer: tuple[str, ...] = ("answer",)
     boxed: str | None = None
     gold: Literal["integer", "latex"] = "latex"
+    unit: str | None = None
+    errata: dict[str, str] = {}
     meta: tuple[str, ...] = ()
     tasks: dict[str, Any] | None = None
     grader: Literal["math", "qa"] = "math"

@@ -57,14 +57,25 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 raise UserError(f"sampling.{name} is {given!r:.40}; it must be {rule}")
 
 
-class Grade(msgspec.Struct, frozen=True, kw_only=True):
-    """The verdict on a final answer. `correct` is None only when the grader cannot decide."""
+def _written(default: Any) -> Any:
+    """A default that is stored all the same: `omit_defaults` leaves out plain ones only."""
+    return msgspec.field(default_factory=lambda: default)
+
+
+class Grade(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The verdict on a final answer. `correct` is None only when the grader cannot decide.
+
+    `score` is what the grader's metric gives, from 0 to 1 (`grade_qa`: EM, F1 or sub-EM); None
+    where there is only right and wrong. None is not stored, so that an episode graded without a
+    score has the bytes, and the hash, that it had before there were scores.
+    """
 
     correct: bool | None
-    status: GradeStatus = "ok"
-    answer: str | None = None
-    reason: str = ""
-    grader: str = ""
+    status: GradeStatus = _written("ok")
+    answer: str | None = _written(None)
+    reason: str = _written("")
+    grader: str = _written("")
+    score: float | None = None
 
 
 class Turn(msgspec.Struct, kw_only=True, tag_field="kind", tag="turn"):
@@ -198,7 +209,8 @@ def encode(episode: Episode) -> bytes:
 
     Raises `TypeError` on what JSON would drop or change (NaN, bytes, lone surrogates …).
     """
-    plain([episode.reward, episode.started, episode.seconds], "episode")
+    score = episode.grade.score if episode.grade else None
+    plain([episode.reward, episode.started, episode.seconds, score], "episode")
     free = {name: plain(getattr(episode, name), name) for name in ("env", "gold", "meta", "info")}
     events = [_storable(event) for event in episode.events]
     try:

@@ -5,7 +5,9 @@ a status; `correct` is None only where the machinery or the reference answer is 
 this package loads neither sympy nor mpmath.
 """
 
+from mas_envs.grading.batch import grade_many
 from mas_envs.grading.math_answer import grade_math, grade_math_here
+from mas_envs.grading.policy import MathPolicy, math_policy
 from mas_envs.grading.qa import grade_qa
 
-__all__ = ["grade_math", "grade_math_here", "grade_qa"]
+__all__ = ["MathPolicy", "grade_many", "grade_math", "grade_math_here", "grade_qa", "math_policy"]

@@ -14,9 +14,11 @@ import itertools
 import re
 from fractions import Fraction
 
-from mas_envs.grading import evaluate, structure
+import msgspec
+
+from mas_envs.grading import agreement, matrices, reals, residues, structure
+from mas_envs.grading.clauses import same_parameter, without_clause
 from mas_envs.grading.limits import (
-    MAX_DEPTH,
     MAX_WORK,
     BadGold,
     LimitHit,
@@ -25,21 +27,35 @@ from mas_envs.grading.limits import (
     start_work,
 )
 from mas_envs.grading.notation import key
-from mas_envs.grading.relations import Relation, relation
+from mas_envs.grading.policy import DEFAULT, MathPolicy
+from mas_envs.grading.relations import Relation, is_name, relation
 from mas_envs.grading.scalar import blamed, read_gold, same_scalar
 from mas_envs.grading.signs import signs_written_out
 from mas_envs.grading.structure import Form, form
 
 
-def same(gold: str, answer: str) -> bool:
+def same(gold: str, answer: str, policy: MathPolicy = DEFAULT) -> bool:
     """Is `answer` equal to `gold`? Both canonical. Raises as the module says."""
     if key(gold) == key(answer):
         return True
     start_work()
+    try:
+        if _same_as_read(gold, answer, policy):
+            return True
+    except Unparseable:
+        if without_clause(answer).text == answer and without_clause(gold).text == gold:
+            raise
+    g, a = without_clause(gold), without_clause(answer)
+    if (g.text, a.text) == (gold, answer) or (g.domain and a.domain and g.domain != a.domain):
+        return False
+    return _same_as_read(g.text, same_parameter(g, a), policy)
+
+
+def _same_as_read(gold: str, answer: str, policy: MathPolicy) -> bool:
     unread: Unparseable | None = None
     for g, a in itertools.product(structure.readings(gold), structure.readings(answer)):
         try:
-            if _same(g, a):
+            if _same(g, a, policy):
                 return True
         except Unparseable as error:
             unread = unread or error
@@ -51,33 +67,69 @@ def same(gold: str, answer: str) -> bool:
 
 
 def _decimal_comma(gold: str, answer: str) -> bool:
-    """`1000,99` for 1000.99, where the gold leaves no doubt that one decimal is meant."""
-    if not re.fullmatch(r"-?\d+,\d+", answer) or not re.fullmatch(r"-?\d+\.\d+", gold):
+    """`1000,99` for 1000.99, where one of the two leaves no doubt that one decimal is meant."""
+    point, comma = r"-?\d+\.\d+", r"-?\d+,\d+"
+    surely = r"-?(?:0|\d{4,}),\d+"  # 58,500 is no 58.5, and 1,5 may be two numbers
+    if not (re.fullmatch(point, gold) and re.fullmatch(comma, answer)) and not (
+        re.fullmatch(surely, gold) and re.fullmatch(point, answer)
+    ):
         return False
-    return Fraction(answer.replace(",", ".")) == Fraction(gold)
+    return Fraction(answer.replace(",", ".")) == Fraction(gold.replace(",", "."))
 
 
-def _same(gold: str, answer: str) -> bool:
+def _same(gold: str, answer: str, policy: MathPolicy) -> bool:
     if key(gold) == key(answer):
         return True
+    if r"\mod" in gold or r"\mod" in answer:
+        verdict = residues.same_residue(gold, answer)
+        if verdict is not None:
+            return verdict
+    if reals.tells(gold) or reals.tells(answer):
+        verdict = _same_sets(gold, answer, policy)
+        if verdict is not None:
+            return verdict
     try:
         gold_form = signs_written_out(form(gold))
     except LimitHit as error:
         raise BadGold(str(error)) from None
     answer_form = signs_written_out(form(answer))
+    if "matrix" in (gold_form.kind, answer_form.kind) or r"\begin" in answer:
+        gold_form, answer_form = _matrix_form(gold, gold_form), _matrix_form(answer, answer_form)
+    if "list" in (gold_form.kind, answer_form.kind):
+        gold_form, answer_form = _names_apart(gold_form), _names_apart(answer_form)
     if "relation" in (gold_form.kind, answer_form.kind):
-        return _same_relation(relation(gold, gold_form), relation(answer, answer_form))
+        answered = relation(answer, answer_form, is_gold=False)
+        return _same_relation(relation(gold, gold_form), answered, policy)
     if gold_form.kind == answer_form.kind == "scalar":
-        return same_scalar(gold_form.parts[0], answer_form.parts[0])
-    return _same_form(gold_form, answer_form)
+        return same_scalar(gold_form.parts[0], answer_form.parts[0], policy)
+    return _same_form(gold_form, answer_form, policy)
 
 
-def _same_form(gold: Form, answer: Form) -> bool:
+def _same_sets(gold: str, answer: str, policy: MathPolicy) -> bool | None:
+    """The verdict on two sets of reals; None where one of the two is none that we read."""
+    g = reals.real_set(gold)
+    a = reals.real_set(answer) if g is not None else None
+    if g is None or a is None:
+        return None
+    if (g.name and a.name and g.name != a.name) or len(g.cuts) != len(a.cuts):
+        return False
+    return all(
+        side == other and (_same(g.texts[x], a.texts[y], policy)
+                           if x in g.texts and y in a.texts else x == y)
+        for (x, side), (y, other) in zip(g.cuts, a.cuts, strict=True)
+    )  # fmt: skip
+
+
+def _same_form(gold: Form, answer: Form, policy: MathPolicy) -> bool:
     if "scalar" in (gold.kind, answer.kind):
         multi, scalar = (answer, gold) if gold.kind == "scalar" else (gold, answer)
         if multi.kind in ("list", "set", "union") and len(multi.parts) == 1:
-            charge(MAX_WORK // MAX_DEPTH)
-            return _same(gold.parts[0], answer.parts[0])
+            if r"\emptyset" in multi.parts[0]:
+                return False  # the set of the empty set
+            charge(MAX_WORK // 10)  # nobody nests ten sets
+            return _same(gold.parts[0], answer.parts[0], policy)
+        if answer.marks == ("or",):  # one value in several forms: 1/2 or 0.5
+            return all([_same(gold.parts[0], part, policy) for part in answer.parts])
         if r"\text" in scalar.parts[0] or multi.kind == "matrix":
             raise Unparseable("a text beside a structure")
         return False
@@ -87,11 +139,44 @@ def _same_form(gold: Form, answer: Form) -> bool:
     if gold.kind in ordered or answer.kind in ordered:
         if not _compatible(gold, answer):
             return False
-        return all(_same(g, a) for g, a in zip(gold.parts, answer.parts, strict=True))
+        return _same_parts(gold.parts, answer.parts, policy)
+    if policy.order == "kept":
+        return _same_parts(gold.parts, answer.parts, policy)
     if gold.kind == "list" and _are_named_apart(gold.parts) and "=" not in answer.parts[0]:
         # x = 1, y = 2 answered by "1, 2": the order says which is which
-        return all(_same(g, a) for g, a in zip(gold.parts, answer.parts, strict=True))
-    return _same_members(gold.parts, answer.parts)
+        return _same_parts(gold.parts, answer.parts, policy)
+    return _same_members(gold.parts, answer.parts, policy)
+
+
+def _names_apart(found: Form) -> Form:
+    """`A = B = 90` beside a list is two named values."""
+    if found.kind != "relation" or len(found.parts) < 3 or set(found.marks) != {"="}:
+        return found
+    *names, value = found.parts
+    return (
+        Form("list", [f"{name} = {value}" for name in names]) if all(map(is_name, names)) else found
+    )
+
+
+def _matrix_form(text: str, found: Form) -> Form:
+    """The form with matrices worked out: sums, products, determinants, lists of rows."""
+    if found.kind == "matrix" and found.marks[0] == "v":
+        shape = [int(length) for length in found.marks[1:]]
+        parts = iter(found.parts)
+        value = matrices.determinant([[next(parts) for _ in range(n)] for n in shape])
+        return found if value is None else Form("scalar", [value])
+    if found.kind not in ("scalar", "tuple"):
+        return found
+    rows = matrices.computed(text) if r"\begin" in text else matrices.nested(text)
+    if not rows:
+        return found
+    return Form(
+        "matrix", [cell for row in rows for cell in row], ("p", *(str(len(r)) for r in rows))
+    )
+
+
+def _same_parts(gold: list[str], answer: list[str], policy: MathPolicy) -> bool:
+    return all(_same(g, a, policy) for g, a in zip(gold, answer, strict=True))
 
 
 def _compatible(gold: Form, answer: Form) -> bool:
@@ -116,14 +201,14 @@ def _are_named_apart(parts: list[str]) -> bool:
     return len(names) == len(parts)
 
 
-def _same_members(gold: list[str], answer: list[str]) -> bool:
+def _same_members(gold: list[str], answer: list[str], policy: MathPolicy) -> bool:
     """The same members in any order, each as often."""
     rest = list(answer)
     unread: Unparseable | None = None
     for member in gold:
         place = next((k for k, other in enumerate(rest) if key(member) == key(other)), None)
         if place is None:
-            place, failed = _find(member, rest)
+            place, failed = _find(member, rest, policy)
             unread = unread or failed
         if place is None:
             if unread:
@@ -133,38 +218,61 @@ def _same_members(gold: list[str], answer: list[str]) -> bool:
     return True
 
 
-def _find(member: str, others: list[str]) -> tuple[int | None, Unparseable | None]:
+def _find(
+    member: str, others: list[str], policy: MathPolicy
+) -> tuple[int | None, Unparseable | None]:
     failed: Unparseable | None = None
     for place, other in enumerate(others):
         try:
-            if _same(member, other):
+            if _same(member, other, policy):
                 return place, failed
         except Unparseable as error:
             failed = failed or error
     return None, failed
 
 
-def _same_relation(gold: Relation, answer: Relation) -> bool:
+def _same_relation(gold: Relation, answer: Relation, policy: MathPolicy) -> bool:
     kinds = (gold.kind, answer.kind)
     if kinds == ("named", "named"):
         if gold.name == answer.name:
-            return all(_same(gold.values[-1], value) for value in answer.values)
-        if gold.argument and answer.argument and gold.function == answer.function:
+            return _same_values(gold, answer, policy)
+        if (gold.argument + answer.argument).islower() and gold.function == answer.function:
             rename = {answer.argument: gold.argument}
-            return same_scalar(gold.values[-1], answer.values[-1], rename)
+            return same_scalar(gold.values[-1], answer.values[-1], policy, rename)
         if gold.function or answer.function:  # f(x) = … answered as y = …
-            return "y" in (gold.name, answer.name) and _same(gold.values[-1], answer.values[-1])
+            return "y" in (gold.name, answer.name) and _same(
+                gold.values[-1], answer.values[-1], policy
+            )
     if "plain" in kinds or kinds in (("named", "interval"), ("interval", "named")):
         if "named" in kinds or "chain" in kinds or "interval" in kinds:
-            return all(_same(g, a) for g in gold.values[-1:] for a in answer.values)
+            return _same_values(gold, answer, policy)
         return False
+    if kinds == ("chain", "chain") and gold.sides and answer.sides:
+        ends = zip(
+            (gold.sides[0], gold.values[-1]), (answer.sides[0], answer.values[-1]), strict=True
+        )
+        return all(_same(g, a, policy) for g, a in ends)
+    if kinds == ("chain", "chain"):
+        return _same_values(gold, answer, policy)
     if kinds == ("interval", "interval"):
         if gold.name == answer.name:
-            return _same(gold.values[0], answer.values[0])
+            return _same(gold.values[0], answer.values[0], policy)
         return False
     if gold.is_equation and answer.is_equation:
-        return blamed(evaluate.agree_as_equations, read_gold(gold.tree), answer.tree())
+        if {*map(key, gold.sides)} == {*map(key, answer.sides)}:
+            return True
+        return blamed(agreement.agree_as_equations, read_gold(gold.tree), answer.tree())
     if gold.is_inequality and answer.is_inequality:
-        sign = blamed(evaluate.ratio_sign, read_gold(gold.tree), answer.tree())
+        sign = blamed(agreement.ratio_sign, read_gold(gold.tree), answer.tree())
         return sign != 0 and gold.operator == (answer.operator if sign > 0 else answer.flipped)
     return False
+
+
+def _same_values(gold: Relation, answer: Relation, policy: MathPolicy) -> bool:
+    """Is every value of a chain `x = 6/2 = 3` the gold's? Only the last has to be written out."""
+    reference, last = gold.values[-1], answer.values[-1]
+    if len(answer.values) > 1:
+        steps = msgspec.structs.replace(policy, arithmetic="any", fractions="any")
+        if not all(_same(reference, value, steps) for value in answer.values[:-1]):
+            return False
+    return _same(reference, last, policy)

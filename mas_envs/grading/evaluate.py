@@ -1,15 +1,7 @@
-"""What a formula is worth: exactly where it is rational, else to 50 digits at fixed points.
-
-Two formulas are taken as equal when they agree to 30 digits at every point where both are
-defined. The points come from a hash of the variable's name, so a verdict never changes. They are
-positive reals, as the letters of an answer (lengths, counts, radii) nearly always are, negative
-too where an absolute value makes the sign matter, and whole numbers where a factorial, a floor
-or `(-1)^n` is meaningful only there.
-"""
+"""What a formula is worth: exactly where it is rational, else to as many digits as asked for."""
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Iterator
 from fractions import Fraction
@@ -21,14 +13,11 @@ from mas_envs.grading.limits import (
     MAX_EXACT_BITS,
     MAX_FACTORIAL,
     MAX_LOG2,
-    LimitHit,
-    Unparseable,
+    TooLarge,
     charge,
 )
 
 CONSTANTS = frozenset({"e", "i", r"\pi"})
-_WHOLE = frozenset({"floor", "ceil", "factorial", "binom"})
-_POINTS = 6
 _local = threading.local()
 
 
@@ -98,111 +87,18 @@ def _bits(value: Fraction) -> int:
     return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
-def agree(first: Tree, second: Tree) -> bool:
-    """Are two formulas equal wherever both are defined?
-
-    Raises `Unparseable` where no point is defined for both, `LimitHit`.
-    """
-    return all(_near(x, y, recheck) for x, y, recheck in _evaluations(first, second))
-
-
-def agree_as_equations(first: Tree, second: Tree) -> bool:
-    """Do "first = 0" and "second = 0" say the same: is their ratio one constant but zero?"""
-    return _ratio(_evaluations(first, second)) is not None
-
-
-def ratio_sign(first: Tree, second: Tree) -> int:
-    """The sign of the constant ratio of two formulas; 0 where it is not one real constant."""
-    ratio = _ratio(_evaluations(first, second))
-    if ratio is None or abs(_context().im(ratio)) > 1e-9 * abs(ratio):
-        return 0
-    return 1 if ratio.real > 0 else -1
-
-
-def _ratio(points: list[Any]) -> Any:
-    """The one value of x/y at all points, or None."""
-    pairs = [(x, y) for x, y, _ in points if abs(x) > 0 and abs(y) > 0]
-    if len(pairs) < max(1, min(2, len(points))):
-        return None
-    x0, y0 = pairs[0]
-    return x0 / y0 if all(_near(x * y0, y * x0, None) for x, y in pairs) else None
-
-
 def constant(tree: Tree) -> Any:
     """The value (mpmath, 50 digits) of a formula without variables. May raise `Undefined`."""
-    return _value(_context(), tree, {}, [])
+    return value_at(context(), tree, {}, [])
 
 
 def difference(tree: Tree, value: Fraction) -> float:
     """|tree - value| for a formula without variables. May raise `Undefined`."""
-    ctx = _context()
+    ctx = context()
     return float(abs(constant(tree) - ctx.mpf(value.numerator) / value.denominator))
 
 
-def _evaluations(first: Tree, second: Tree) -> list[tuple[Any, Any, Any]]:
-    """[(value, value, recheck)] at the points where both are defined, real ones if there are."""
-    ctx = _context()
-    every = [node for tree in (first, second) for node in nodes(tree)]
-    calls = {node[1] for node in every if node[0] == "call"}
-    names = sorted(variables(first) | variables(second))
-    signed = "abs" in calls
-    whole = bool(calls & _WHOLE) or any(_alternates(node) for node in every)
-    real: list[Any] = []
-    complex_: list[Any] = []
-    for k in range(_POINTS if names else 1):
-        env = {name: _point(ctx, name, k, whole, signed) for name in names}
-        branch: list[bool] = []
-        try:
-            x, y = _value(ctx, first, env, branch), _value(ctx, second, env, branch)
-        except Undefined:
-            continue
-
-        def recheck(env: dict[str, Any] = env) -> bool:
-            return _vanishes(first, second, env)
-
-        (complex_ if branch else real).append((x, y, recheck))
-    if not real and not complex_:
-        raise Unparseable("no value anywhere")
-    return real if len(real) >= 2 else real + complex_
-
-
-def _near(x: Any, y: Any, recheck: Any) -> bool:
-    gap, size = abs(x - y), max(abs(x), abs(y))
-    if gap <= size * 1e-30:
-        return True
-    # What is left after cancellation shrinks with more digits; a true difference does not.
-    return recheck is not None and gap < 1e-25 and bool(recheck())
-
-
-def _vanishes(first: Tree, second: Tree, env: dict[str, Any]) -> bool:
-    ctx = _context()
-    gaps = []
-    for digits in (50, 100):
-        with ctx.workdps(digits):
-            try:
-                gaps.append(abs(_value(ctx, first, env, []) - _value(ctx, second, env, [])))
-            except Undefined:
-                return False
-    return bool(gaps[1] <= gaps[0] * 1e-20)
-
-
-def _alternates(node: Tree) -> bool:
-    return (
-        node[0] == "pow" and node[1] == ("neg", ("num", Fraction(1))) and bool(variables(node[2]))
-    )
-
-
-def _point(ctx: Any, name: str, k: int, whole: bool, signed: bool) -> Any:
-    digest = hashlib.sha256(f"{name} {k}".encode()).digest()
-    if whole:
-        return ctx.mpf(3 + k + digest[0] % 9)
-    unit = ctx.mpf(int.from_bytes(digest[:8], "big")) / 2**64
-    scale = (1, 3, 1, 5, 2, 9)[k]
-    sign = -1 if signed and digest[9] % 2 else 1
-    return sign * (unit + ctx.mpf(1) / 50) * scale
-
-
-def _context() -> Any:
+def context() -> Any:
     """mpmath's arithmetic, one context per thread: its precision is mutable state."""
     if not hasattr(_local, "context"):
         from mpmath.ctx_mp import MPContext
@@ -212,7 +108,11 @@ def _context() -> Any:
     return _local.context
 
 
-def _value(ctx: Any, tree: Tree, env: dict[str, Any], branch: list[bool]) -> Any:
+def value_at(ctx: Any, tree: Tree, env: dict[str, Any], branch: list[bool]) -> Any:
+    """The value where the variables are as in `env`; appends to `branch` where it left the reals.
+
+    Raises `Undefined`, `TooLarge`.
+    """
     try:
         value = _raw(ctx, tree, env, branch)
     except (ZeroDivisionError, ValueError, OverflowError, TypeError):
@@ -241,22 +141,31 @@ def _raw(ctx: Any, tree: Tree, env: dict[str, Any], branch: list[bool]) -> Any:
     if kind == "neg":
         return -_raw(ctx, tree[1], env, branch)
     if kind == "inverse":
-        return 1 / _raw(ctx, tree[1], env, branch)
+        value = _raw(ctx, tree[1], env, branch)
+        if abs(value) < 1e-40 and exact(tree[1]) is None and _is_zero(ctx, tree[1], env):
+            raise Undefined  # 1/\sin(\pi)
+        return 1 / value
     if kind == "pow":
         return _power(ctx, tree, env, branch)
     return _call(ctx, tree[1], [_raw(ctx, arg, env, branch) for arg in tree[2]], branch)
 
 
+def _is_zero(ctx: Any, tree: Tree, env: dict[str, Any]) -> bool:
+    """Is a value that is nearly 0 with 50 digits even nearer with 100?"""
+    with ctx.workdps(100):
+        return bool(abs(_raw(ctx, tree, env, [])) < 1e-80)
+
+
 def _bounded(ctx: Any, value: Any) -> Any:
     if value and abs(ctx.mag(value)) > MAX_LOG2:
-        raise LimitHit("a number too large")
+        raise TooLarge("a number too large")
     return value
 
 
 def _power(ctx: Any, tree: Tree, env: dict[str, Any], branch: list[bool]) -> Any:
     base, exponent = (_raw(ctx, part, env, branch) for part in tree[1:])
     if base and exponent and abs(exponent) * (abs(ctx.mag(base)) + 1) > MAX_LOG2:
-        raise LimitHit("a power too large")
+        raise TooLarge("a power too large")
     if not base and ctx.re(exponent) < 0:
         raise Undefined
     is_real = ctx.im(base) == 0 and ctx.im(exponent) == 0
@@ -271,16 +180,16 @@ def _power(ctx: Any, tree: Tree, env: dict[str, Any], branch: list[bool]) -> Any
 
 
 def _call(ctx: Any, name: str, args: list[Any], branch: list[bool]) -> Any:
-    charge(50)
+    charge(400 if name in ("factorial", "binom") else 50)
     x = args[0]
     size = abs(x)
     if name == "factorial":
         if size > MAX_FACTORIAL:
-            raise LimitHit("a factorial too large")
+            raise TooLarge("a factorial too large")
         return _bounded(ctx, ctx.gamma(x + 1))
     if name == "binom":
         if max(size, abs(args[1])) > MAX_FACTORIAL:
-            raise LimitHit("a binomial coefficient too large")
+            raise TooLarge("a binomial coefficient too large")
         return ctx.binomial(*args)
     if name in ("floor", "ceil", "abs"):
         # a whole number that rounding left just beside itself is still whole
@@ -295,7 +204,9 @@ def _call(ctx: Any, name: str, args: list[Any], branch: list[bool]) -> Any:
             return ctx.log(x) / ctx.log(10)
         return ctx.log(x) if len(args) == 1 else ctx.log(x) / ctx.log(args[1])
     if size > (MAX_LOG2 / 2 if name in ("exp", "sinh", "cosh", "tanh") else MAX_ANGLE):
-        raise LimitHit(f"an argument of {name} too large")
+        raise TooLarge(f"an argument of {name} too large")
+    if name == "cis":
+        return ctx.expj(x)
     value = getattr(ctx, _MPMATH.get(name, name))(x)
     if name in ("arcsin", "arccos") and size > 1:
         branch.append(True)
@@ -307,4 +218,7 @@ _MPMATH = {
     "arccos": "acos",
     "arctan": "atan",
     "arccot": "acot",
+    "arcsinh": "asinh",
+    "arccosh": "acosh",
+    "arctanh": "atanh",
 }

@@ -17,7 +17,7 @@ from fractions import Fraction
 from typing import Any
 
 from mas_envs.grading.limits import MAX_DEPTH, MAX_EXACT_BITS, LimitHit, Unfamiliar, Unparseable
-from mas_envs.grading.notation import FUNCTIONS
+from mas_envs.grading.spelling import FUNCTIONS
 
 Tree = tuple[Any, ...]
 
@@ -227,7 +227,7 @@ class _Reader:
         if kind == "num":
             return ("num", number(token))
         if kind == "sym":
-            return ("sym", token + self.subscript())
+            return ("sym", token + self.subscript() + self.argument_value())
         if token in _GROUPS:
             bars, self.bars = self.bars, 0
             tree = self.sum()
@@ -248,6 +248,9 @@ class _Reader:
         if name == "pi" or name in _GREEK:
             return ("sym", "\\" + name + self.subscript())
         if name == "frac":
+            derivative = self.derivative()
+            if derivative:
+                return ("sym", derivative)
             return ("product", [self.argument(), ("inverse", self.argument())])
         if name == "binom":
             return ("call", "binom", [self.argument(), self.argument()])
@@ -261,6 +264,8 @@ class _Reader:
             return ("pow", radicand, ("inverse", index))
         if name in FUNCTIONS:
             return self.function(name)
+        if name in ("dot", "ddot"):
+            return ("sym", self.raw_group() + self.subscript() + "'" * len(name[:-2]))
         if name in _ACCENTS:
             return ("sym", f"\\{name} {self.raw_group()}{self.subscript()}")
         raise Unparseable(f"the command \\{name}")
@@ -300,19 +305,37 @@ class _Reader:
         kind, token = self.peek()
         return token in ("(", "[", "|") or (kind == "cmd" and token[1:] in FUNCTIONS)
 
+    def derivative(self) -> str:
+        r"""The name of the derivative behind `\frac` (`x''` of `{d^2 x}{d t^2}`), or ""."""
+        texts = [token for _, token in self.tokens[self.at : self.at + 24]]
+        match = _DERIVATIVE.match(" ".join(texts) + " ")
+        if not match or (match["order"] or "1") != (match["other"] or "1"):
+            return ""
+        self.at += match.group().count(" ")
+        return re.sub(r"[ {}]", "", match["name"]) + "'" * int(match["order"] or 1)
+
     def argument_whole(self) -> Tree:
         kind, _ = self.peek()
         return ("num", number(self.take()[1])) if kind == "num" else self.primary()
 
     def subscript(self) -> str:
         """`_3`, `_{max}` and primes, as part of the symbol's name."""
-        name = ""
+        name = primes = ""
         while self.peek()[1] in ("_", "'"):
             if self.take()[1] == "'":
-                name += "'"
-                continue
-            name += "_" + self.raw_group()
-        return name
+                primes += "'"
+            else:
+                name += "_" + self.raw_group()
+        return name + primes
+
+    def argument_value(self) -> str:
+        """`(0)` behind a letter, as part of its name: I(0) is a value of I, not I times 0."""
+        texts = [self.peek(ahead)[1] for ahead in range(4)]
+        minus = texts[1] == "-"
+        if texts[0] == "(" and self.peek(1 + minus)[0] == "num" and texts[2 + minus] == ")":
+            self.at += 3 + minus
+            return "(" + "".join(texts[1 : 2 + minus]) + ")"
+        return ""
 
     def raw_group(self) -> str:
         """The text of `{…}` without inner groups, or of one number, letter or command."""
@@ -330,6 +353,12 @@ class _Reader:
         return "".join(parts)
 
 
+# The tokens of a derivative, joined by spaces; the variable it is taken by is not kept.
+_LETTER = r"(?:[A-Za-z]|\\[a-z]+)(?: _ (?:\w+|\{(?: \w+)+ \}))?"
+_DERIVATIVE = re.compile(
+    rf"\{{ d (?:\^ (?:\{{ )?(?P<order>[2-4]) (?:\}} )?)?(?P<name>{_LETTER}) \}} "
+    rf"\{{ d {_LETTER} (?:\^ (?:\{{ )?(?P<other>[2-4]) (?:\}} )?)?\}} "
+)
 _ACCENTS = frozenset({"dot", "ddot", "hat", "bar", "vec", "overline", "tilde"})
 _FACTOR_COMMANDS = FUNCTIONS | _ACCENTS | {"frac", "sqrt", "binom", "pi"}
 _OTHER_COMMANDS = {"times", "cdot", "degree", "lfloor", "rfloor", "lceil", "rceil", "text"}

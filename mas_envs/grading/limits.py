@@ -30,6 +30,10 @@ class LimitHit(Exception):
     """A bound above was hit."""
 
 
+class TooLarge(LimitHit):
+    """A number is beyond the bounds."""
+
+
 class BadGold(Exception):
     """The reference answer itself cannot be read within the bounds."""
 

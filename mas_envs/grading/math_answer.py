@@ -22,39 +22,53 @@ from mas_envs.grading.limits import (
     Unparseable,
 )
 from mas_envs.grading.notation import canonical
-from mas_envs.parsing import after_think, ends_in_think, find_boxes, peel
+from mas_envs.grading.policy import MathPolicy, PolicyLike, math_policy
+from mas_envs.parsing import Box, after_think, ends_in_think, find_boxes, peel
 
 GRADER = "math-1"
 
 _Ask = Callable[[str, str, str, str], Grade]
 """Takes gold, answer, the answer as written, and what to say when it cannot be read."""
 
-_JOIN = re.compile(r"[\s$]*(?:,|;|\band\b|,\s*and\b)[\s$]*")
+_GAP = r"(?:[\s$~]|\\(?:[()\[\],;:! \\]|q?quad))*"
+_WORD = r"(?:\\(?:text|mbox|textrm)\s*\{)?\s*,?\s*(?P<word>and|or)\s*\}?"
+_JOIN = re.compile(
+    rf"{_GAP}(?:|[,;]{_GAP}(?:{_WORD}{_GAP})?|(?<![A-Za-z]){_WORD.replace('word', 'only')}{_GAP})"
+    rf"(?:[A-Za-z](?:_\{{?\w+\}}?)?\s*={_GAP})?"
+)
+_MAX_GAP = 60
 # math-verify drops what it cannot read and goes on, so it sees formulas only: no words, no `\\ne`,
 # no factorials or power towers (it compares by six decimals), no long integers.
 _FORMULA = re.compile(r"[A-Za-z0-9\s\\{}()\[\]|+\-*/^_=<>.,;:&']{1,400}")
 _NOT_A_FORMULA = re.compile(
-    r"(?<![\\A-Za-z])[A-Za-z]{4,}|\\(?:text|ne|not|pm|mp)\b|\d{30}|\^[^\s+-]*\^"
+    r"(?<![\\A-Za-z])[A-Za-z]{4,}|\d{30}|\^[^\s+-]*\^"
+    r"|\\(?:text|ne|not|pm|mp|ldots|bigcup|bigcap|equiv|mid|mod)\b"
 )
 
 
-def grade_math(response: str, gold: str | Sequence[str]) -> Grade:
-    """Grades the final answer of a completion. Never raises on any response.
+def grade_math(response: str, gold: str | Sequence[str], policy: PolicyLike = "default") -> Grade:
+    """Grades the final answer of a completion. No response makes it raise.
 
-    `gold`: the reference answer, or several of which any counts. `Grade.correct` is None (status
-    "error") only where the gold cannot be read or a grading process was lost three times; what the
-    response causes (no_answer, truncated, unparseable, limit) is False.
+    `gold`: the reference answer, or several of which any counts. `policy`: what counts as equal
+    where mathematics does not say: "default", "strict", "drmas", a mapping of options or a
+    `MathPolicy` (where they are explained); a mistake in it is a `UserError`.
+
+    `Grade.correct` is None (status "error") only where the gold cannot be read or a grading process
+    was lost three times; what the response causes (no_answer, truncated, unparseable, limit) is
+    False.
 
         >>> grade_math(r"so \\boxed{\\frac{2}{4}}", "0.5").correct
         True
     """
-    return _graded(response, gold, _ask_math_verify)
+    return _graded(response, gold, policy, _ask_math_verify)
 
 
-def grade_math_here(response: str, gold: str | Sequence[str]) -> Grade | None:
+def grade_math_here(
+    response: str, gold: str | Sequence[str], policy: PolicyLike = "default"
+) -> Grade | None:
     """`grade_math` without another process: at once, or None where math-verify has to be asked."""
     try:
-        return _graded(response, gold, _refuse)
+        return _graded(response, gold, policy, _refuse)
     except _NeedsProcess:
         return None
 
@@ -67,7 +81,8 @@ def _refuse(gold: str, given: str, answer: str, why: str) -> Grade:
     raise _NeedsProcess
 
 
-def _graded(response: str, gold: str | Sequence[str], ask: _Ask) -> Grade:
+def _graded(response: str, gold: str | Sequence[str], policy: PolicyLike, ask: _Ask) -> Grade:
+    options = math_policy(policy)
     answer, status = extract(response)
     if answer is None:
         return _grade(False, status, None, f"the response has {_WHY[status]}")
@@ -79,7 +94,7 @@ def _graded(response: str, gold: str | Sequence[str], ask: _Ask) -> Grade:
     golds = [gold] if isinstance(gold, str) else list(gold)
     grades = []
     for reference in golds:
-        grade = _compare(reference, answer, ask)
+        grade = _compare(reference, answer, options, ask)
         if grade.correct:
             return grade
         grades.append(grade)
@@ -106,14 +121,22 @@ def extract(response: str) -> tuple[str | None, str]:
         return None, "truncated"
     if not boxes:
         return None, "no_answer"
-    run = [boxes[-1]]
+    parts, nearest = [_inside(text, boxes[-1])], boxes[-1]
     for box in boxes[-2 : -2 - MAX_PARTS : -1]:
-        if run[-1].start - box.end > 20 or not _JOIN.fullmatch(text, box.end, run[-1].start):
+        between = text[box.end : nearest.start]
+        is_near = len(between) <= _MAX_GAP and "\n\n" not in between
+        join = _JOIN.fullmatch(between) if is_near else None
+        if not join:
             break
-        run.append(box)
-    parts = [peel(text[box.inner : box.end - 1]) for box in reversed(run)]
-    answer = parts[0] if len(set(parts)) == 1 else ", ".join(parts)
+        is_or = "or" in (join["word"], join["only"])
+        parts += [r" \text{ or } " if is_or else ", ", _inside(text, box)]
+        nearest = box
+    answer = parts[0] if len(set(parts[::2])) == 1 else "".join(reversed(parts))
     return (answer, "ok") if answer else (None, "no_answer")
+
+
+def _inside(text: str, box: Box) -> str:
+    return peel(text[box.inner : box.end - 1])
 
 
 def _is_integer(text: str) -> bool:
@@ -121,7 +144,7 @@ def _is_integer(text: str) -> bool:
     return digits.isdigit() and digits.isascii() and len(digits) < MAX_ANSWER
 
 
-def _compare(gold: str, answer: str, ask: _Ask) -> Grade:
+def _compare(gold: str, answer: str, policy: MathPolicy, ask: _Ask) -> Grade:
     reference = canonical(gold) if len(gold) <= MAX_ANSWER else ""
     if not reference:
         return _grade(None, "error", answer, "the reference answer is empty or too long")
@@ -131,7 +154,7 @@ def _compare(gold: str, answer: str, ask: _Ask) -> Grade:
     if len(given) > MAX_ANSWER:
         return _grade(False, "limit", answer, _TOO_LONG)
     try:
-        correct = same(reference, given)
+        correct = same(reference, given, policy)
         return _grade(correct, "ok", answer, _sentence(answer, gold, correct))
     except (LimitHit, RecursionError, MemoryError) as error:
         return _grade(False, "limit", answer, f"too much to compare: {error}")
@@ -140,12 +163,28 @@ def _compare(gold: str, answer: str, ask: _Ask) -> Grade:
     except Unfamiliar as error:
         why = _unread(answer, gold, error)
         if not all(
-            _FORMULA.fullmatch(x) and not _NOT_A_FORMULA.search(x) for x in (reference, given)
+            _FORMULA.fullmatch(x) and not _NOT_A_FORMULA.search(x) and x.count("=") < 2
+            for x in (reference, given)
         ):
             return _grade(False, "unparseable", answer, why)
         return ask(reference, given, answer, why)
     except Unparseable as error:
         return _grade(False, "unparseable", answer, _unread(answer, gold, error))
+    except Exception as error:  # a mistake of ours must not end a training run
+        why = f"the grader failed with {type(error).__name__}: {error}"
+        if _fails_alone(reference, policy):
+            return _grade(None, "error", answer, f"on the reference answer, {why}")
+        return _grade(False, "unparseable", answer, why)
+
+
+def _fails_alone(gold: str, policy: MathPolicy) -> bool:
+    try:
+        same(gold, "12345.678", policy)
+    except (LimitHit, BadGold, Unparseable, RecursionError, MemoryError):
+        return False
+    except Exception:
+        return True
+    return False
 
 
 def _sentence(answer: str, gold: str, correct: bool) -> str:

@@ -7,91 +7,129 @@ Only spelling is changed here, never value: `\dfrac` is `\frac`, `−` is `-`, `
 from __future__ import annotations
 
 import re
-import unicodedata
 
-_SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ", "0123456789+-n", strict=True))
-_SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉", "0123456789", strict=True))
-_UNICODE = {
-    "−": "-", "–": "-", "—": "-", "‐": "-", "‑": "-", "＋": "+", "×": r"\times ", "✕": r"\times ",
-    "·": r"\cdot ", "⋅": r"\cdot ", "∙": r"\cdot ", "÷": "/", "∕": "/", "⁄": "/",
-    "π": r"\pi ", "∞": r"\infty ", "≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ",
-    "∪": r"\cup ", "∩": r"\cap ", "∈": r"\in ", "±": r"\pm ", "∓": r"\mp ", "°": r"\degree ",
-    "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
-    "⌉": r"\rceil ", "∅": r"\emptyset ", "…": r"\ldots ", "′": "'", "‘": "'", "’": "'",
-    "∠": r"\angle ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "€": r"\$", "£": r"\$", "%": r"\%",
-    "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "δ": r"\delta ", "ε": r"\epsilon ",
-    "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "ρ": r"\rho ", "σ": r"\sigma ",
-    "τ": r"\tau ", "φ": r"\phi ", "ω": r"\omega ", "Ω": r"\Omega ", "Δ": r"\Delta ",
-    "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}",
-    "¾": r"\frac{3}{4}", "⅕": r"\frac{1}{5}", "⅖": r"\frac{2}{5}", "⅗": r"\frac{3}{5}",
-    "⅘": r"\frac{4}{5}", "⅙": r"\frac{1}{6}", "⅚": r"\frac{5}{6}", "⅛": r"\frac{1}{8}",
-    "⅜": r"\frac{3}{8}", "⅝": r"\frac{5}{8}", "⅞": r"\frac{7}{8}",
-}  # fmt: skip
-_RADICAL = re.compile(r"([√∛])\s*(\d+(?:\.\d+)?|[A-Za-z]|(?=[({]))")
-_RUN_UP = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
-_RUN_DOWN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
-
-_NAMED = "sin cos tan cot sec csc arcsin arccos arctan arccot sinh cosh tanh ln log lg exp"
-FUNCTIONS = frozenset(_NAMED.split())
-_RENAMED = {
-    "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom",
-    "tbinom": r"\binom", "leq": r"\le ", "leqslant": r"\le ", "geq": r"\ge ", "geqslant": r"\ge ",
-    "neq": r"\ne ", "lt": "<", "gt": ">", "lbrace": r"\{", "rbrace": r"\}", "lvert": "|",
-    "rvert": "|", "vert": "|", "lbrack": "[", "rbrack": "]", "div": "/", "ast": "*",
-    "dots": r"\ldots ", "cdots": r"\ldots ", "dotsc": r"\ldots ", "colon": ":", "infin": r"\infty ",
-    "varnothing": r"\emptyset ", "degrees": r"\degree ", "deg": r"\degree ",
-    "approxeq": r"\approx ",
-    "simeq": r"\approx ", "land": r"\text{ and }", "lor": r"\text{ or }", "wedge": r"\text{ and }",
-    "vee": r"\text{ or }", "varphi": r"\phi ", "vartheta": r"\theta ", "varepsilon": r"\epsilon ",
-    "arctg": r"\arctan ", "tg": r"\tan ", "ctg": r"\cot ", "mathop": "", "mathstrut": "",
-    "mbox": r"\text", "hbox": r"\text", "textbf": r"\text", "textrm": r"\text",
-    "textit": r"\text", "textnormal": r"\text", "textsf": r"\text", "texttt": r"\text",
-    "emph": r"\text", "boldsymbol": r"\mathrm", "mathbf": r"\mathrm", "bf": "", "rm": "",
-    "mathit": r"\mathrm", "mathsf": r"\mathrm", "mathnormal": r"\mathrm", "bm": r"\mathrm",
-    "operatorname": r"\mathrm", "operatorname*": r"\mathrm", "percent": r"\%", "dollar": r"\$",
-    "boxed": "", "fbox": "",
-}  # fmt: skip
-_WITHOUT_MEANING = """
-    quad qquad displaystyle textstyle limits nolimits thinspace hfill enspace left right
-    big bigl bigr Big Bigl Bigr bigg biggl biggr Bigg Biggl Biggr
-"""
-_SPACING = frozenset(_WITHOUT_MEANING.split()) | frozenset("!;:>, ()[]")
+from mas_envs.grading.spelling import FUNCTIONS, RENAMED, SPACING, from_unicode
 
 _COMMAND = re.compile(r"\\(operatorname\*|[A-Za-z]+|.)", re.DOTALL)
+_COLOUR = re.compile(r"\\(?:text)?color\s*\{[^{}]*\}")
 _TIGHT_COMMA = re.compile(r"(?<=\d),\s*\\!\s*(?=\d)")
 _BRACED_COMMA = re.compile(r"(?<=\d)\{,\}(?=(\d{3}(?!\d))?)")
-_FONT = re.compile(r"\\mathrm\s*(?:\{([^{}]*)\}|([A-Za-z]))")
+_FONT = re.compile(r"\\mathrm\s*(?:\{((?:[^{}]|\^\{-?\d\})*)\}|([A-Za-z]))")
 _DEGREE = re.compile(
     r"\^\s*(?:\{\s*\\circ\s*\}|\\circ(?![A-Za-z])|\{\s*\\degree\s*\}|(?=\\degree))"
 )
 _WORDS = re.compile(r"[A-Za-z]+(?:\^-?\d)?(?:[ /.][A-Za-z]+(?:\^-?\d)?)*")
 _TEXT = re.compile(r"\\text\s*\{([^{}]*)\}")
 _NUMERALS = re.compile(r"[\d\s.,;+\-/()]*(?:(?:and|or)[\d\s.,;+\-/()]*)*")
-_REPEATING = re.compile(r"(\d*)\.(\d*)\s*\\(?:overline|bar|dot)\s*(?:\{(\d+)\}|(\d))")
+_REPEATING = re.compile(r"(?<!\d)(\d*)\.(\d*)\s*\\(?:overline|bar|dot)\s*(?:\{(\d+)\}|(\d))")
+_BRACKETED_CYCLE = re.compile(r"(?<!\d)(\d*)\.(\d*)\((\d+)\)()")
+_DOTTED_CYCLE = re.compile(
+    r"(?<![\d.])(\d{1,20})\.(\d{0,9}?)(\d{1,9}?)\3{1,40}\s*(?:\\ldots|\.\.\.)()"
+)
 _SPACES = re.compile(r"\s+")
+_BLACKBOARD = re.compile(r"\\mathbb\s*([RZNQC])(?![A-Za-z])")
+_BAR = re.compile(r"\\overline\s*\{\s*([A-Za-z])\s*\}")
+_CHOOSE = re.compile(r"\{([^{}]*)\\choose([^{}]*)\}")
+_UNIT_FRACTION = re.compile(
+    r"\\frac\s*\{\s*\\text\s*\{([^{}]*)\}\s*\}\s*\{\s*\\text\s*\{([^{}]*)\}\s*((?:\^\s*\d)?)\s*\}"
+)
+_PLAIN_DERIVATIVE = re.compile(r"(?<![A-Za-z\\])d\s?([A-Za-z])\s*/\s*d\s?([A-Za-z])(?![A-Za-z])")
+_FRENCH_INTERVAL = re.compile(r"([\[\]])([^\[\]()]{1,200}[,;][^\[\]()]{1,200})([\[\]])")
+_PRIME = re.compile(r"\^\s*(?:\{\s*('(?:\s*')*)\s*\}|('+))")
+_WORD_BELOW = re.compile(r"_\s*(?:\{\s*\\text\s*\{([^{}]*)\}\s*\}|\\text\s*\{([^{}]*)\})")
+_ABOVE_THEN_BELOW = re.compile(
+    r"(?<![\\A-Za-z])([A-Za-z]|\\[a-z]+)\^(\d|\{[^{}]*\})_([A-Za-z0-9]|\{[^{}]*\})"
+)
+_ASCII_RELATION = re.compile(r"(?<=[A-Za-z\s])!=|>=|<=|=<|==")
+_RELATIONS = {"!=": r"\ne ", ">=": r"\ge ", "<=": r"\le ", "=<": r"\le ", "==": "="}
+_TIMES = re.compile(r"(?<=\d)\s*[xX]\s*(?=10\s*\^)")
+_MODULE = re.compile(r"(?<![A-Za-z])(?:np|numpy|math|sympy)\.(?=[a-z])")
+_ORDINAL = re.compile(r"(?<=\d)\s*\^\s*\{?\s*(?:\\text\s*\{\s*)?(?:st|nd|rd|th)\s*\}?\s*\}?")
+_ABOUT = re.compile(
+    r"^\\text\s*\{\s*(?:about|approximately|approx\.?|roughly)\s*\}"
+    r"|^(?:about|approximately|approx\.?|roughly) (?=[-\d\\])"
+    r"|\s*(?:\\text\s*\{\s*\(?|\()\s*(?:approximately|approx\.?)\s*\)?\s*\}?\s*$"
+)
+_LEAD = r"(?:the )?(?:final )?(?:answer|result)(?: is\s*:?| ?[:=])"
+_LEADING_WORDS = re.compile(
+    rf"\s*(?:\\text\s*\{{\s*(?:so |thus |hence |therefore )?,? ?{_LEAD}\s*(\}}?)|{_LEAD})\s*",
+    re.IGNORECASE,
+)
 
 
 def canonical(text: str) -> str:
     """The canonical spelling of an answer. Any string; linear time; never raises."""
     if not text.isascii():
-        text = _from_unicode(text)
-    text = text.replace("\0", " ").replace("**", "^")
+        text = from_unicode(text)
+    text = _ascii_signs(text.replace("\0", " ").replace("{:}", ":"))
     if "\\" in text:
-        text = _TIGHT_COMMA.sub("", text)
-        text = _BRACED_COMMA.sub(lambda m: "" if m.group(1) else ".", text)
-        text = _COMMAND.sub(_command, text)
-        text = _FONT.sub(_font, text)
-        text = _TEXT.sub(_numerals, text)
-        text = _REPEATING.sub(_repeating, text)
-        text = _DEGREE.sub(r"\\degree ", text)
-        text = text.replace(r"\degree \degree", r"\degree")
+        text = _latex(text)
     elif "{,}" in text:
         text = _BRACED_COMMA.sub(lambda m: "" if m.group(1) else ".", text)
-    text = _bare_signs(text)
-    text = _SPACES.sub(" ", text).strip()
-    while text[-1:] in (".", ",", ";") and not text.endswith("\\,"):
+    if "." in text:
+        text = _BRACKETED_CYCLE.sub(_repeating, _MODULE.sub("", text))
+        text = _DOTTED_CYCLE.sub(_repeating, text)
+    if "_" in text:
+        text = _ABOVE_THEN_BELOW.sub(r"\1_\3^\2", text)
+    if "^" in text:
+        text = _ORDINAL.sub("", text)
+    if "/" in text and "d" in text:
+        text = _PLAIN_DERIVATIVE.sub(r"\\frac{d \1}{d \2}", text)
+    if "]" in text and (text.lstrip()[:1] == "]" or text.rstrip()[-1:] == "["):
+        text = _FRENCH_INTERVAL.sub(_interval, text)
+    if "'" in text:
+        text = _PRIME.sub(lambda m: (m[1] or m[2]).replace(" ", ""), text)
+    text = _SPACES.sub(" ", _bare_signs(_without_lead(text))).strip()
+    text = _ABOUT.sub(r"\\approx ", text) if "pprox" in text or "out" in text else text
+    while text[-1:] in (".", ",", ";", "\\") and not text.endswith("\\,"):
         text = text[:-1].rstrip()
+    return text[1:].lstrip() if text[:1] == "=" else text
+
+
+def _ascii_signs(text: str) -> str:
+    """Signs of plain text and of Markdown: `**5**`, `x >= 2`, `2**3`, `4 x 10^3`."""
+    if "**" in text:
+        bold = text.strip()
+        inner = bold[2:-2] if bold.startswith("**") and bold.endswith("**") else text
+        text = inner.replace("**", "^")
+    if "=" in text:
+        text = _ASCII_RELATION.sub(lambda m: _RELATIONS[m.group()], text)
+    return _TIMES.sub(r"\\times ", text) if "10" in text else text
+
+
+def _latex(text: str) -> str:
+    text = _TIGHT_COMMA.sub("", text)
+    text = _BRACED_COMMA.sub(lambda m: "" if m.group(1) else ".", text)
+    if "color" in text:
+        text = _COLOUR.sub("", text)
+    text = _COMMAND.sub(_command, text)
+    text = _FONT.sub(_font, text)
+    text = _TEXT.sub(_numerals, text)
+    text = _REPEATING.sub(_repeating, text)
+    text = _BAR.sub(r"\\bar{\1}", text.replace(r"\text{cis}", r"\cis "))
+    text = _UNIT_FRACTION.sub(r"\\text{\1/\2\3}", text)
+    text = _CHOOSE.sub(r"\\binom{\1}{\2}", _BLACKBOARD.sub(r"\\mathbb{\1}", text))
+    text = _DEGREE.sub(r"\\degree ", text)
+    text = text.replace(r"\degree \degree", r"\degree")
+    if "_" in text:
+        text = _WORD_BELOW.sub(lambda m: f"_{{{(m[1] or m[2] or '').strip()}}}", text)
     return text
+
+
+def _interval(match: re.Match[str]) -> str:
+    """`]1,3]` → `(1,3]`."""
+    opener, ends, closer = match.groups()
+    return f"{'(' if opener == ']' else '['}{ends}{')' if closer == '[' else ']'}"
+
+
+def _without_lead(text: str) -> str:
+    """Without "the answer is" in front."""
+    match = _LEADING_WORDS.match(text, 0, 60)
+    if not match:
+        return text
+    if match.group(1) == "":  # the words and the answer stand in one \text{…}
+        return _TEXT.sub(_numerals, r"\text{" + text[match.end() :])
+    return text[match.end() :]
 
 
 def _bare_signs(text: str) -> str:
@@ -105,14 +143,14 @@ def _bare_signs(text: str) -> str:
 
 def _command(match: re.Match[str]) -> str:
     name = match.group(1)
-    if name in _SPACING:
+    if name in SPACING:
         return " "
-    return _RENAMED.get(name, match.group())
+    return RENAMED.get(name, match.group())
 
 
 def _font(match: re.Match[str]) -> str:
     raw = match.group(1) or match.group(2) or ""
-    content = raw.strip(" ~")
+    content = re.sub(r"[~\s]+", " ", raw.replace("{", "").replace("}", "")).strip()
     if content in FUNCTIONS:
         return f"\\{content} "
     is_unit = raw[:1] in (" ", "~") or len(content) > 1
@@ -133,25 +171,6 @@ def _repeating(match: re.Match[str]) -> str:
     cycle = match.group(3) or match.group(4)
     before, after = int(whole + fixed or "0"), int(whole + fixed + cycle)
     return rf"\frac{{{after - before}}}{{{'9' * len(cycle)}{'0' * len(fixed)}}}"
-
-
-def _from_unicode(text: str) -> str:
-    text = _RUN_UP.sub(lambda m: f"^{{{''.join(_SUPERSCRIPTS[c] for c in m.group())}}}", text)
-    text = _RUN_DOWN.sub(lambda m: f"_{{{''.join(_SUBSCRIPTS[c] for c in m.group())}}}", text)
-    text = _RADICAL.sub(_radical, text)
-    return "".join(char if char.isascii() else _ascii(char) for char in text)
-
-
-def _radical(match: re.Match[str]) -> str:
-    root = r"\sqrt" if match.group(1) == "√" else r"\sqrt[3]"
-    return f"{root}{{{match.group(2)}}}" if match.group(2) else root
-
-
-def _ascii(char: str) -> str:
-    if char in _UNICODE:
-        return _UNICODE[char]
-    digit = unicodedata.decimal(char, None)
-    return str(digit) if digit is not None else unicodedata.normalize("NFKC", char)
 
 
 _KEY_SPACE = re.compile(r"(?<![\d.])\s+|\s+(?![\d.])")

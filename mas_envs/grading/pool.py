@@ -1,8 +1,9 @@
 """A few math-verify processes, shared by all threads; asked one pair at a time.
 
 No signal, alarm or global lock touches the calling program, so `ask` may be called from any
-thread, from an executor of an asyncio program, or in a Ray worker. A process that dies is
-replaced; after a fork the child starts its own.
+thread, from an executor of an asyncio program, or in a Ray worker. A process starts when it is
+first needed, at most one for each core; one that dies is replaced; after a fork the child starts
+its own. They end with the program, however that ends.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ import atexit
 import contextlib
 import json
 import os
-import selectors
+import socket
 import subprocess
 import sys
 import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,74 +32,124 @@ _RETRIES = 2
 Verdict = Literal["equal", "different", "unreadable", "limit"]
 
 
-class _Worker:
-    def __init__(self) -> None:
-        script = Path(__file__).with_name("worker.py")
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", str(script), str(CPU_SECONDS), str(MEMORY_BYTES)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            bufsize=0,
-            env=environment,
-            process_group=0,
-        )
-        self.replies = selectors.DefaultSelector()
-        self.replies.register(self.process.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
-        try:
-            if "ready" not in self.receive():
-                raise MachineryError("a grading process did not start")
-        except BaseException:
-            self.close()
-            raise
+def cores() -> int:
+    """How many CPU cores this program may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
-    def ask(self, gold: str, answer: str) -> dict[str, Any]:
-        job = json.dumps({"gold": gold, "answer": answer}).encode() + b"\n"
-        assert self.process.stdin is not None
+
+class Child:
+    """A Python process with a socket for its standard input; both sides write lines.
+
+    Its process group is its own, so that `close` reaches what it forks and Ctrl-C does not.
+    Raises `MachineryError` when it cannot be started, is gone or stands still.
+    """
+
+    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
+        path = os.pathsep.join(filter(None, sys.path))
+        self.wire, theirs = socket.socketpair()
+        self._left = b""
         try:
-            self.process.stdin.write(job)
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", *arguments],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": path, **environment},
+                process_group=0,
+            )
+        except OSError as error:
+            self.wire.close()
+            raise MachineryError(f"a grading process cannot be started ({error})") from None
+        finally:
+            theirs.close()
+        _alive.add(self)
+
+    def send(self, line: bytes) -> None:
+        """Write a line, newline included."""
+        self.wire.settimeout(_PATIENCE)
+        try:  # no SIGPIPE, whatever the calling program does about that
+            self.wire.sendall(line, getattr(socket, "MSG_NOSIGNAL", 0))
         except OSError as error:
             raise MachineryError(f"a grading process is gone ({error})") from None
-        return self.receive()
 
-    def receive(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        line = b""
-        while not line.endswith(b"\n"):
-            if not self.replies.select(_PATIENCE):
-                raise MachineryError("a grading process stands still")
-            chunk = os.read(self.process.stdout.fileno(), 4096)
-            if not chunk:
-                raise MachineryError("a grading process ended")
-            line += chunk
-        reply: dict[str, Any] = json.loads(line)
-        return reply
+    def receive(self) -> bytes:
+        """The next line; waits for it."""
+        while (end := self._left.find(b"\n")) < 0:
+            self.wire.settimeout(_PATIENCE)
+            self._read()
+        line, self._left = self._left[:end], self._left[end + 1 :]
+        return line
+
+    def received(self) -> list[bytes]:
+        """The lines that are there, where the socket is known to be readable."""
+        self._read()
+        *lines, self._left = self._left.split(b"\n")
+        return lines
+
+    def _read(self) -> None:
+        try:
+            chunk = self.wire.recv(1 << 16)
+        except TimeoutError:
+            raise MachineryError("a grading process stands still") from None
+        except OSError as error:
+            raise MachineryError(f"a grading process is gone ({error})") from None
+        if not chunk:
+            raise MachineryError("a grading process ended")
+        self._left += chunk
 
     def close(self) -> None:
-        """Ends the process and its child, and reaps it."""
+        """Ends the process and its children, and reaps it."""
         with contextlib.suppress(OSError):
             os.killpg(self.process.pid, 9)
         self.process.wait()
-        self.replies.close()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self.wire.close()
+        _alive.discard(self)
+
+
+_alive: weakref.WeakSet[Child] = weakref.WeakSet()  # one that is forgotten ends by itself
+
+
+def _worker() -> Child:
+    """A loaded math-verify process."""
+    if not hasattr(os, "fork"):
+        raise MachineryError("math-verify needs processes that fork, which this system has not; "
+                             "grade on Linux, macOS or WSL")  # fmt: skip
+    script = str(Path(__file__).with_name("worker.py"))
+    worker = None
+    try:
+        # one hash seed: what sympy does depends on the order of its sets
+        worker = Child([script, str(CPU_SECONDS), str(MEMORY_BYTES)], {"PYTHONHASHSEED": "0"})
+        reply = json.loads(worker.receive())
+        if "failed" in reply:
+            raise MachineryError(f"math-verify cannot be loaded: {reply['failed']}")
+        return worker
+    except BaseException as error:
+        if worker is not None:
+            worker.close()
+        if isinstance(error, MachineryError):
+            raise MachineryError(
+                f"{error}; does this work? {sys.executable} -c 'import math_verify' "
+                "(else: pip install 'math-verify[antlr4_13_2]>=0.9')"
+            ) from None
+        raise
 
 
 class _Pool:
     def __init__(self) -> None:
-        self.free: list[_Worker] = []
-        self.slots = threading.BoundedSemaphore(max(1, len(os.sched_getaffinity(0))))
+        self.free: list[Child] = []
+        self.slots = threading.BoundedSemaphore(cores())
         self.lock = threading.Lock()
 
-    def ask(self, gold: str, answer: str) -> dict[str, Any]:
+    def ask(self, job: bytes) -> dict[str, Any]:
         with self.slots:
             with self.lock:
                 worker = self.free.pop() if self.free else None
-            worker = worker or _Worker()
+            worker = worker or _worker()
             try:
-                reply = worker.ask(gold, answer)
+                worker.send(job)
+                reply: dict[str, Any] = json.loads(worker.receive())
             except BaseException:  # also an interrupt: its reply would answer the next question
                 worker.close()
                 raise
@@ -114,11 +168,17 @@ _pool = _Pool()
 
 
 def _after_fork() -> None:
+    """The parent's processes are not ours: let go of their sockets, so that they end with it."""
     global _pool
+    for child in list(_alive):
+        child.wire.close()
+        child.process.returncode = 0  # not ours to wait for
+    _alive.clear()
     _pool = _Pool()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 @atexit.register
@@ -127,15 +187,17 @@ def close() -> None:
     _pool.close()
 
 
+@lru_cache(maxsize=4096)  # the samples of one question often give the same answer
 def ask(gold: str, answer: str) -> Verdict:
     """Are the two equal for math-verify? Both are LaTeX without a box.
 
     `limit`: the pair used more than `CPU_SECONDS` or `MEMORY_BYTES`. Raises `MachineryError` when
     the process was lost for another reason three times running.
     """
+    job = json.dumps({"gold": gold, "answer": answer}).encode() + b"\n"
     for attempt in range(_RETRIES + 1):
         try:
-            reply = _pool.ask(gold, answer)
+            reply = _pool.ask(job)
         except MachineryError:
             if attempt == _RETRIES:
                 raise

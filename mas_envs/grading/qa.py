@@ -1,123 +1,138 @@
-"""`grade_qa`: exact match after a normalisation that keeps what SQuAD's destroys.
-
-SQuAD's (Rajpurkar et al. 2016) lower-cases, deletes ASCII punctuation and articles, and joins
-spaces. It makes "3.14" equal "314", "-5" equal "5", "1,5" equal "15", a gold "A" empty, and it
-leaves the quotes and dashes of Unicode alone. Here instead:
-
-- Unicode: NFKC, case folded, accents of Latin, Greek and Cyrillic dropped, one kind of quote,
-  dash and minus;
-- a point between digits and a minus before a number stay; "3,000" is "3000", "1,5" stays;
-- `/ _ - , ; :` and the like separate words; points and apostrophes vanish ("U.S." is "us"); a
-  hyphen inside a word also counts as nothing ("Spider-Man" is "Spiderman");
-- currency and percent signs vanish; "+" and "#" behind a letter stay ("C++", "C#");
-- an article goes only where a word follows it ("Plan A" keeps its "A");
-- number words up to twenty are digits; "December 14, 1972" is "14 December 1972";
-- a text that would become empty stays as it was.
-"""
+"""`grade_qa`: is a short answer one of the golds? Exact match, F1 or sub-EM, under a normaliser."""
 
 from __future__ import annotations
 
 import re
-import unicodedata
+from collections import Counter
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 from mas_envs.episodes.schema import Grade, GradeStatus
+from mas_envs.errors import UnknownName
+from mas_envs.grading import strict_text
+from mas_envs.grading.normalisers import NORMALISERS
 from mas_envs.parsing import after_think, tag
 
-GRADER = "qa-1"
+GRADER = "qa-2"
 MAX_ANSWER = 4000  # characters; no short answer is longer
 
+Metric = Literal["em", "f1", "sub_em"]
+Normaliser = Literal["strict", "squad", "triviaqa", "nfd"]
+METRICS: tuple[str, ...] = get_args(Metric)
+_ALONE = ("yes", "no", "noanswer")  # HotpotQA: each scores by itself or not at all
+
 _answer_tag = tag("answer")
-_MONTHS = "january february march april may june july august september october november december"
-_MONTH = {name: number for number, name in enumerate(_MONTHS.split(), 1)}
-_WORDS = """
-    zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen
-    sixteen seventeen eighteen nineteen twenty
-"""
-_NUMBERS = {word: str(value) for value, word in enumerate(_WORDS.split())}
-_SIGNS = str.maketrans(
-    {
-        **dict.fromkeys("‘’‛ʻʼ′`´＇", "'"),
-        **dict.fromkeys("‐‑‒–—―−﹣－", "-"),
-        **dict.fromkeys("“”„«»″", '"'),
-    }
-)
-_THOUSANDS = re.compile(r"(?<![\d.,])\d{1,3}(?:,\d{3})+(?![\d,])")
-_ARTICLE = re.compile(r"\b(?:a|an|the) (?=\S)")
-_DROPPED = re.compile(r"'|(?<!\d)\.(?!\d)|(?<=\d)\.(?!\d)|(?<=[^\W\d])\.(?=\d)|[$€£¥%°\"]")
-_SEPARATOR = re.compile(r"(?<=\w)-(?!\Z)|-(?!\d|\.\d)|(?<!\d),|,(?!\d)|(?<!\w)[+#]+|[^\w\s.,+#-]|_")
-_DATE = re.compile(
-    rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)? (?:of )?({'|'.join(_MONTH)}) (\d{{4}})"
-    rf"|({'|'.join(_MONTH)}) (\d{{1,2}})(?:st|nd|rd|th)? (\d{{4}}))\b"
-)
+_NOTHING = re.compile(r"<\s*answer\s*>\s*<\s*/\s*answer\s*>", re.IGNORECASE)
 
 
-def normalise(text: str) -> str:
-    """The text two equal answers share; the module says how."""
-    plain = _unaccented(unicodedata.normalize("NFKC", text.translate(_SIGNS)).casefold())
-    plain = plain.translate(_SIGNS)
-    plain = _THOUSANDS.sub(lambda m: m.group().replace(",", ""), plain)
-    plain = _DROPPED.sub("", plain)
-    plain = " ".join(_SEPARATOR.sub(" ", plain).split())
-    plain = _DATE.sub(_date, plain)
-    plain = " ".join(_NUMBERS.get(word, word) for word in _ARTICLE.sub("", plain).split())
-    return plain or text.strip().casefold()
-
-
-def _unaccented(text: str) -> str:
-    if text.isascii():
-        return text
-    kept = (char for char in unicodedata.normalize("NFD", text) if not "\u0300" <= char <= "\u036f")
-    return unicodedata.normalize("NFC", "".join(kept))
-
-
-def _date(match: re.Match[str]) -> str:
-    day, month, year = match.group(1, 2, 3) if match.group(1) else match.group(5, 4, 6)
-    return f"{year} {_MONTH[month]:02d} {int(day):02d}"
-
-
-_INNER_HYPHEN = re.compile(r"(?<=[^\W\d])[-‐‑–](?=\w)|(?<=\d)[-‐‑–](?=[^\W\d])")
-
-
-def _forms(text: str) -> set[str]:
-    """The normal form, and the one with hyphens inside words taken as nothing."""
-    return {normalise(text), normalise(_INNER_HYPHEN.sub("", text))}
-
-
-def grade_qa(response: str, golds: str | Sequence[str]) -> Grade:
-    """Exact match of a completion's answer with any of the golds. Never raises on any response.
+def grade_qa(
+    response: str,
+    golds: str | Sequence[str],
+    metric: Metric = "em",
+    normaliser: Normaliser = "strict",
+) -> Grade:
+    """How well a completion's answer agrees with the best of the golds; `Grade.score` says it.
 
     The answer is the last complete `<answer>…</answer>` after the last `</think>`; without such a
     tag all of that text; an `<answer>` that is never closed is truncated, hence wrong.
 
+    `metric`:
+
+    - "em": 1 if both have the same normal form, else 0.
+    - "f1": of the words of the normal forms as multisets, after SQuAD's and HotpotQA's scripts: 0
+      where one of the two is "yes", "no" or "noanswer" and the other differs; where one has no
+      words left, 1 if the other has none either (SQuAD 2.0's rule). Equal answers have F1 1.
+    - "sub_em": 1 if the normal form of the gold is part of the answer's: as characters, as in the
+      paper, but a gold that leaves nothing is only in an answer that leaves nothing; "strict" wants
+      whole words (`strict_text.contains`). Who names every candidate scores 1.
+
+    `normaliser`: "strict" (`mas_envs.grading.strict_text`), "squad", "triviaqa" or "nfd"
+    (`mas_envs.grading.normalisers`).
+
+    `correct` is `score == 1.0` in every metric. It and `score` are None for golds that cannot be
+    compared: none at all, a blank one, or one that is no text.
+
+    Never raises on any response. Raises `UnknownName` for another metric or normaliser.
+
         >>> grade_qa("<answer>the Beyoncé</answer>", ["Beyonce"]).correct
         True
+        >>> grade_qa("<answer>Paris</answer>", ["Paris, Texas"], metric="f1").score
+        0.6666666666666666
     """
+    if metric not in METRICS:
+        raise UnknownName("metric", str(metric), METRICS)
+    if normaliser not in NORMALISERS:
+        raise UnknownName("normaliser", str(normaliser), NORMALISERS)
     parsed = _answer_tag(response)
     if parsed.status == "truncated":
-        return _grade(
-            False,
-            "truncated",
-            None,
-            "the response has an <answer>, or a <think>, that is never closed",
-        )
-    answer = parsed.value if parsed.status == "ok" else after_think(response).strip()
+        reason = "the response has an <answer>, or a <think>, that is never closed"
+        return _grade(0.0, "truncated", None, reason)
+    answer: str = parsed.value if parsed.status == "ok" else after_think(response).strip()
     references = [golds] if isinstance(golds, str) else list(golds)
-    if not references or not all(reference.strip() for reference in references):
-        return _grade(None, "error", answer[:MAX_ANSWER], "the reference answer is empty")
-    if not answer or re.fullmatch(r"<answer\s*>\s*</answer\s*>", answer, re.IGNORECASE):
-        return _grade(False, "no_answer", None, "the response is empty")
-    if len(answer) > MAX_ANSWER:
+    if not references or not all(isinstance(gold, str) and gold.strip() for gold in references):
         return _grade(
-            False, "limit", answer[:80] + "…", f"the answer is longer than {MAX_ANSWER} characters"
+            None, "error", answer[:MAX_ANSWER], "the reference answer is empty or no text"
         )
-    given = _forms(answer)
-    for reference in references:
-        if given & _forms(reference):
-            return _grade(True, "ok", answer, f"{answer:.60} matches {reference:.60}")
-    wanted = " or ".join(f"{reference:.60}" for reference in references[:3])
-    return _grade(False, "ok", answer, f"{answer:.60} is not {wanted}")
+    if len(answer) > MAX_ANSWER:
+        reason = f"the answer is longer than {MAX_ANSWER} characters"
+        return _grade(0.0, "limit", answer[:80] + "…", reason)
+    if not answer or _NOTHING.fullmatch(answer):
+        return _grade(0.0, "no_answer", None, "the response is empty")
+    score, best = _best(answer, references, metric, normaliser)
+    return _grade(score, "ok", answer, _reason(answer, references, score, best))
 
 
-def _grade(correct: bool | None, status: GradeStatus, answer: str | None, reason: str) -> Grade:
-    return Grade(correct=correct, status=status, answer=answer, reason=reason, grader=GRADER)
+def _best(answer: str, golds: list[str], metric: str, normaliser: str) -> tuple[float, str]:
+    """The highest score and the first gold that has it."""
+    compare = {"em": _same, "f1": _f1, "sub_em": _within}[metric]
+    score, best = 0.0, golds[0]
+    for gold in golds:
+        found = float(compare(answer, gold, normaliser))
+        if found > score:
+            score, best = found, gold
+        if score == 1.0:
+            break
+    return score, best
+
+
+def _same(answer: str, gold: str, normaliser: str) -> bool:
+    if normaliser == "strict":
+        return strict_text.same(answer, gold)
+    normal = NORMALISERS[normaliser]
+    return normal(answer) == normal(gold)
+
+
+def _within(answer: str, gold: str, normaliser: str) -> bool:
+    if normaliser == "strict":
+        return strict_text.contains(answer, gold)
+    normal = NORMALISERS[normaliser]
+    part, whole = normal(gold), normal(answer)
+    return part in whole if part else not whole
+
+
+def _f1(answer: str, gold: str, normaliser: str) -> float:
+    if _same(answer, gold, normaliser):
+        return 1.0
+    given, wanted = NORMALISERS[normaliser](answer), NORMALISERS[normaliser](gold)
+    if given in _ALONE or wanted in _ALONE:
+        return 0.0
+    words, gold_words = given.split(), wanted.split()
+    common = (Counter(words) & Counter(gold_words)).total()
+    # 2PR / (P + R) with P = common / |words| and R = common / |gold_words|
+    return 2 * common / (len(words) + len(gold_words)) if common else 0.0
+
+
+def _reason(answer: str, golds: list[str], score: float, best: str) -> str:
+    if score == 1.0:
+        return f"{answer:.60} matches {best:.60}"
+    if score:
+        return f"{answer:.60} has F1 {score:.3f} with {best:.60}"
+    wanted = " or ".join(f"{gold:.60}" for gold in golds[:3])
+    return f"{answer:.60} is not {wanted}"
+
+
+def _grade(score: float | None, status: GradeStatus, answer: str | None, reason: str) -> Grade:
+    correct = None if score is None else score == 1.0
+    return Grade(
+        correct=correct, status=status, answer=answer, reason=reason, grader=GRADER, score=score
+    )

@@ -11,8 +11,10 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
+from mas_envs.grading import units
 from mas_envs.grading.expression import number
-from mas_envs.grading.notation import FUNCTIONS
+from mas_envs.grading.policy import DEFAULT, MathPolicy
+from mas_envs.grading.spelling import FUNCTIONS
 
 
 class Quantity(NamedTuple):
@@ -35,53 +37,25 @@ class Decimal(NamedTuple):
         return self.value.denominator == 1
 
 
-_FACTORS: dict[str, tuple[str, Fraction]] = {
-    name: (dimension, Fraction(factor))
-    for dimension, factors in {
-        "length": {"mm": "1/1000", "cm": "1/100", "m": "1", "km": "1000", "in": "127/5000",
-                   "ft": "381/1250", "yd": "1143/1250", "mi": "201168/125"},
-        "mass": {"mg": "1/1000000", "g": "1/1000", "kg": "1", "lb": "45359237/100000000"},
-        "time": {"ms": "1/1000", "s": "1", "min": "60", "h": "3600", "day": "86400"},
-        "money": {"cent": "1/100", "dollar": "1"},
-        "volume": {"ml": "1/1000", "l": "1"},
-    }.items()
-    for name, factor in factors.items()
-}  # fmt: skip
-_NAMES = {
-    "millimeter": "mm", "centimeter": "cm", "meter": "m", "kilometer": "km", "millimetre": "mm",
-    "centimetre": "cm", "metre": "m", "kilometre": "km", "inch": "in", "inche": "in", "foot": "ft",
-    "feet": "ft", "yard": "yd", "mile": "mi", "milligram": "mg", "gram": "g", "kilogram": "kg",
-    "pound": "lb", "millisecond": "ms", "second": "s", "sec": "s", "minute": "min", "hour": "h",
-    "hr": "h", "usd": "dollar", "buck": "dollar", "liter": "l", "litre": "l", "milliliter": "ml",
-    "millilitre": "ml", "pct": "percent", "percentage": "percent", "deg": "degree", "unit": "unit",
-    "centime": "cent", "sq": "square", "squared": "square", "cubed": "cubic",
-}  # fmt: skip
-_LETTERS = frozenset({"m", "g", "s", "h", "l"})
-_KNOWN = (frozenset(_NAMES) | frozenset(_FACTORS) | {"percent", "degree"}) - _LETTERS
-_FUNCTION = re.compile(rf"\\?(?:{'|'.join(FUNCTIONS)})(?![a-z])")
-# A word that says the number is not (all of) the answer is no unit.
-_WORDS_OF_DOUBT = """
-    or any other another not no if maybe perhaps and else either less more than where for all at
-    least most about approximately around between possibly probably unless but except up to
-    hundred thousand million billion trillion dozen half over under above below
-"""
-_HEDGES = frozenset(_WORDS_OF_DOUBT.split())
-_TAIL = re.compile(
-    r"(?:\\text\s*\{([^{}]*)\}|(?<![A-Za-z\\])([A-Za-z][A-Za-z .]*))"
-    r"\s*(?:\^\s*\{?\s*([23])\s*\}?)?$"
-)
-_NO_UNIT = re.compile(r"[^A-Za-z/. ^\d-]|(?<![\^-])\d|(?<!\^)-")
+FUNCTION = re.compile(rf"\\?(?:{'|'.join(FUNCTIONS)})(?![a-z])")
+# Each alternative begins with another character, so that this is linear.
+_UNIT_TEXT = r"(?:\\text\s*\{[^{}]*\}|[A-Za-z. ]|/|\\cdot(?![A-Za-z])|\^\s*\{?\s*-?\d\s*\}?)+"
+_TAIL = re.compile(rf"(?:\(\s*(?={_UNIT_TEXT}\)$))?(?P<unit>{_UNIT_TEXT})\)?$")
+_TEMPERATURE = re.compile(r"\\degree\s*(?:\\text\s*\{\s*([CF])\s*\}|([CF]))$")
 _LITERAL = re.compile(r"([+-]?)\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+_NUMBER = re.compile(rf"{_LITERAL.pattern}|[+-]?\d+\s*/\s*\d+|\d+:\d\d")
 _SCIENTIFIC = re.compile(
     r"([+-]?\s*(?:\d+\.?\d*|\.\d+))\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*(?:\{\s*([+-]?\s*\d+)\s*\}|([+-]?\d+))"
 )
-_BASED = re.compile(r"([0-9A-Fa-f]+)\s*_\s*(?:\{\s*(\d+)\s*\}|(\d+)|\{?\\text\{(\w+)\}\}?)")
+_BASED = re.compile(
+    r"\(?\s*([0-9A-Fa-f]+)\s*\)?\s*_\s*(?:\{\s*\(?\s*(\d+)\s*\)?\s*\}|(\d+)|\{([a-z]+)\})"
+)
 
 
 def quantity(text: str, *, letters: bool = False) -> Quantity:
     r"""Splits currency, `\%`, `\degree` and a trailing unit off; the unit may be several words.
 
-    With `letters` a single letter behind a number may be a unit too (5 m), not a variable.
+    With `letters` single letters behind a number may be a unit too (5 m), not variables.
     """
     text, unit = text.strip(), ""
     if text.startswith(r"\$") or text.startswith(r"-\$"):
@@ -89,65 +63,119 @@ def quantity(text: str, *, letters: bool = False) -> Quantity:
     elif text.endswith(r"\$"):
         text, unit = text[:-2].strip(), "dollar"
     for sign, name in ((r"\%", "percent"), (r"\degree", "degree")):
-        if text.endswith(sign) and text.count(sign) == 1 and not _FUNCTION.search(text):
+        if text.endswith(sign) and text.count(sign) == 1 and not FUNCTION.search(text):
             return Quantity(text[: -len(sign)].strip(), name)
-    match = _TAIL.search(text, max(0, len(text) - 80))
+    match = _TEMPERATURE.search(text)
     if match:
-        core = text[: match.start()].strip()
-        wrapped = match.group(1) is not None
-        found = _unit(match.group(1) if wrapped else match.group(2), match.group(3) or "")
-        is_number = _LITERAL.fullmatch(core) is not None or core.endswith("}")
-        known = _KNOWN | _LETTERS if letters else _KNOWN
-        is_unit = wrapped or (is_number and (_base(found) in known or _long(found)))
-        if core and found and is_unit:
-            text, unit = core, unit or found
+        return Quantity(text[: match.start()].strip(), f"degree {match[1] or match[2]}")
+    together = _together(text)
+    if together:
+        return together
+    for start in _tails(text):
+        start -= text[start - 1 : start] == " "
+        found = _with_unit(text[:start], text[start:], letters)
+        if found:
+            return found._replace(unit=unit or found.unit)
     return Quantity(text, unit)
 
 
-def _base(unit: str) -> str:
-    return unit.partition("^")[0]
+_PIECE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:\\text\s*\{([^{}]*)\}|([A-Za-z]+))")
+_PIECES = re.compile(rf"(?:{_PIECE.pattern}){{2,4}}")
 
 
-def _long(unit: str) -> bool:
-    return len(unit) > 3 and "^" not in unit
+def _together(text: str) -> Quantity | None:
+    """`1 hour 30 minutes` as 1.5 hours."""
+    if not _PIECES.fullmatch(text):
+        return None
+    pieces = [(match[1], units.unit(match[2] or match[3])) for match in _PIECE.finditer(text)]
+    first = pieces[0][1]
+    if not all(unit for _, unit in pieces) or len({unit for _, unit in pieces}) < len(pieces):
+        return None
+    factors = [units.conversion(first, unit) for _, unit in pieces]
+    total = Fraction(0)
+    for (number_, _), factor in zip(pieces, factors, strict=True):
+        if factor is None:
+            return None
+        total += Fraction(number_) * factor
+    return Quantity(f"{total.numerator}/{total.denominator}", first)
 
 
-def _unit(words: str, power: str) -> str:
-    """The canonical unit of a few words, or "" where they are no unit."""
-    names = re.findall(r"[A-Za-z]+|/|\^-?\d", words.lower().replace("per cent", "percent"))
-    if not names or len(names) > 6 or _HEDGES & set(names) or _NO_UNIT.search(words):
-        return ""
-    names = [_singular(name) for name in names]
-    if "square" in names or "cubic" in names:
-        power = power or ("2" if "square" in names else "3")
-        names = [name for name in names if name not in ("square", "cubic")]
-    unit = " ".join("/" if name == "per" else name for name in names).replace(" ^", "^")
-    return f"{unit}^{power}" if power else unit
+def _tails(text: str) -> list[int]:
+    r"""Where a unit may begin: at the last words, or only at the `\text` among them."""
+    match = _TAIL.search(text, max(0, len(text) - 80))
+    if not match or (match.group()[0] == "(") != (match.group()[-1] == ")"):
+        return []
+    tail = match["unit"]
+    start = match.start("unit") + len(tail) - len(tail.lstrip(" "))
+    wrapped = text.find(r"\text", start)
+    starts = [start] if text[start : start + 1].isalpha() and not _is_inside(text, start) else []
+    if wrapped >= 0 and wrapped != start:
+        starts.append(wrapped)
+    elif wrapped == start:
+        starts = [start]
+    opened = match.group()[0] == "("
+    return [match.start() if opened and one == start else one for one in starts]
 
 
-def _singular(name: str) -> str:
-    if name in _NAMES:
-        return _NAMES[name]
-    if len(name) > 2 and name.endswith("s") and not name.endswith("ss"):
-        name = name[:-1]
-    return _NAMES.get(name, name)
+def _is_inside(text: str, start: int) -> bool:
+    """Does a word or command begin before this place?"""
+    return start > 0 and (text[start - 1].isalpha() or text[start - 1] == "\\")
 
 
-def scales(gold: str, answer: str) -> list[Fraction]:
+def _with_unit(core: str, tail: str, letters: bool) -> Quantity | None:
+    words = (
+        re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", tail.strip("() "))
+        .replace(r"\cdot", " ")
+        .replace(r"\mu ", "u")
+        .replace(r"\Omega", "ohm")
+        .strip()
+    )
+    first, _, others = words.partition(" ")
+    if first.lower() in units.MULTIPLES and _LITERAL.fullmatch(core):
+        value = number(core.lstrip("+- ")) * units.MULTIPLES[first.lower()]
+        unit = units.unit(others)
+        if unit or not others.strip():
+            return Quantity(("-" if core[0] == "-" else "") + _plain(value), unit)
+        return None
+    unit = units.unit(words)
+    is_number = _NUMBER.fullmatch(core) is not None or core.endswith("}")
+    is_known = is_number and (
+        units.is_known(unit, letters=letters)
+        or (letters and re.fullmatch(r" [a-z]*[aeiou][a-z]*", tail) and len(words) > 2)
+    )
+    if core and unit and (tail.lstrip("( ").startswith(r"\text") or is_known):
+        return Quantity(core, unit)
+    return None
+
+
+def _plain(value: Fraction) -> str:
+    """A fraction whose denominator divides a power of ten, as a decimal."""
+    places = 0
+    while (value * 10**places).denominator != 1:
+        places += 1
+    digits = str(int(value * 10**places)).rjust(places + 1, "0")
+    return f"{digits[:-places]}.{digits[-places:]}" if places else digits
+
+
+def scales(gold: str, answer: str, policy: MathPolicy = DEFAULT) -> list[Fraction]:
     """The factors by which the answer's number may be multiplied to be compared with the gold's."""
     if gold == answer:
         return [Fraction(1)]
+    if policy.units == "ignored":
+        gold, answer = (one if one == "percent" else "" for one in (gold, answer))
     if "percent" in (gold, answer):
         if gold and answer:
             return []
-        return [Fraction(1), Fraction(100) if gold else Fraction(1, 100)]
-    if not gold or not answer or "unit" in (gold.split("^")[0], answer.split("^")[0]):
-        return [Fraction(1)]
-    (gold_name, _, gold_power), (name, _, power) = gold.partition("^"), answer.partition("^")
-    if gold_power != power or gold_name not in _FACTORS or name not in _FACTORS:
-        return []
-    (dimension, worth), (other_dimension, other) = _FACTORS[gold_name], _FACTORS[name]
-    return [(other / worth) ** int(power or 1)] if dimension == other_dimension else []
+        value = Fraction(100) if gold else Fraction(1, 100)
+        return {"either": [Fraction(1), value], "value": [value], "number": [Fraction(1)]}[
+            policy.percent
+        ]
+    gold, answer = ("" if one.partition("^")[0] == "unit" else one for one in (gold, answer))
+    if not gold or not answer:
+        is_forgiven = gold == answer or policy.units != "required"
+        return [Fraction(1)] if is_forgiven else []
+    factor = units.conversion(gold, answer)
+    return [] if factor is None else [factor]
 
 
 def decimal(text: str) -> Decimal | None:

@@ -14,16 +14,40 @@ from mas_envs.grading import evaluate
 from mas_envs.grading.expression import Tree, read
 from mas_envs.grading.limits import Unparseable
 from mas_envs.grading.notation import key
+from mas_envs.grading.spelling import FUNCTIONS
 from mas_envs.grading.structure import Form
 
 _FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", "=": "=", r"\ne": r"\ne"}
-# x, x_1, AB, \theta, (x, y), \text{Area}, and with an argument f(x), P(X = …) not.
-_NAME = re.compile(
-    r"(?:[A-Za-z]{1,3}|\\(?:alpha|beta|gamma|delta|theta|lambda|mu|phi|omega|angle\s*[A-Z ]+"
-    r"(?:_\s*\{?\w+\}?)?)|\\text\s*\{[A-Za-z ]*\})\s*(?:_\s*(?:\{[^{}]*\}|\w))?'*"
-    r"|\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])*\s*\)"
+_GREEK = "alpha|beta|gamma|delta|epsilon|eta|theta|kappa|lambda|mu|nu|rho|sigma|tau|phi|psi|omega"
+_GREEK += "|Delta|Gamma|Lambda|Phi|Psi|Omega|Sigma|ell|hbar|pi"
+_ATOM = (
+    r"(?:[A-Za-z]{1,4}|[A-Za-z]{3,}(?: [A-Za-z]+){0,4}|\\text\s*\{[^{}]*\}"
+    rf"|(?:\\Delta\s*)?(?:\\(?:{_GREEK})(?![A-Za-z])|[A-Za-z])"
+    r"|\\(?:angle|triangle)\s*[A-Za-z ]+"
+    r"|\\(?:overline|vec|hat|bar|tilde|dot|ddot|overrightarrow|widehat)\s*(?:\{[^{}]*\}|[A-Za-z])"
+    r"|\|\s*[A-Za-z ]{1,3}\s*\||\[\s*[A-Z ]{3,7}\]"
+    r"|\\frac\s*\{\s*d[^{}]*(?:\{[^{}]*\})?\s*\}\s*\{\s*d[^{}]*(?:\{[^{}]*\})?\s*\})"
 )
-_FUNCTION = re.compile(r"([A-Za-z])(?:_\s*\w)?'*\s*\(\s*([A-Za-z])(?:\s*,\s*[A-Za-z])*\s*\)")
+_MARKS = r"\s*(?:_\s*(?:\{[^{}]*\}|\w))?(?:\^\s*(?:\{\s*[*+-]\s*\}|[*+-]))?'*"
+# x, x_1, AB, \theta, |AB|, \frac{dx}{dt}, (x, y), \text{Area}.
+_NAME = re.compile(rf"{_ATOM}{_MARKS}|\(\s*[A-Za-z](?:\s*,\s*[A-Za-z])*\s*\)")
+_ONE = r"(?:[A-Za-z]+|\|[A-Za-z]+\|)(?:_\s*(?:\{\w*\}|\w))?"
+# A:B, \frac{NO}{BO}, AB^2, \sin A: named by what they are made of.
+_COMPOUND = re.compile(
+    rf"{_ONE}(?:\s*[:/]\s*{_ONE})+|\\frac\s*\{{\s*{_ONE}\s*\}}\s*\{{\s*{_ONE}\s*\}}"
+    r"|[A-Z]{2}\s*\^\s*\{?\s*2\s*\}?"
+    rf"|\\(?:{'|'.join(sorted(FUNCTIONS))})(?![a-z])\s*(?:\\(?:{_GREEK})|[A-Za-z])(?![A-Za-z])"
+    r"|(?:\\Phi|\\Psi|[fghpqFGHPEV])(?:_\s*\w)?'*(?:\^\s*\{\s*-1\s*\})?\s*\([^()=]*\)"
+)
+# What a response may put before its value: m+n = 204, \lim_{x \to 0} … = 1, 17 \bmod 5 = 2.
+_SUM = re.compile(r"[A-Za-z](?:_\s*\{?\w\}?)?(?:\s*[+-]?\s*[A-Za-z](?:_\s*\{?\w\}?)?)+")
+_OPERATION = re.compile(
+    r"\\(?:lim|sum|prod|int|max|min|gcd|det|mod|begin|sup|inf)(?![a-z])"
+    r"|^[fghpqruvwEFGHILMNPSTV](?:_\s*\w)?\s*\([^()]*\)$"
+)
+_FUNCTION = re.compile(
+    r"(\\[A-Z][a-z]+|[A-Za-z])(?:_\s*\w)?'*\s*\(\s*([A-Za-z])(?:\s*,\s*[A-Za-z])*\s*\)"
+)
 
 
 class Relation(NamedTuple):
@@ -58,8 +82,12 @@ class Relation(NamedTuple):
         return ("sum", [read(left), ("neg", read(right))])
 
 
-def relation(text: str, form: Form) -> Relation:
-    """The relation a form states; "plain" for a form that is none. Raises `Unparseable`."""
+def relation(text: str, form: Form, *, is_gold: bool = True) -> Relation:
+    """The relation a form states; "plain" for a form that is none. Raises `Unparseable`.
+
+    A response may name its value by more than the gold may: `m + n = 204` is 204, while the gold
+    `2x + z = 1` is an equation.
+    """
     if form.kind != "relation":
         return Relation("plain", [text])
     sides, operators = form.parts, list(form.marks)
@@ -71,7 +99,7 @@ def relation(text: str, form: Form) -> Relation:
     if not all(sides):
         return Relation("unequal", [], operator="", sides=tuple(sides))
     if set(operators) == {"="}:
-        return _equation(sides)
+        return _equation(sides, is_gold)
     if set(operators) <= {"<", r"\le"} or set(operators) <= {">", r"\ge"}:
         return _inequality(sides, operators)
     if operators == [r"\ne"]:
@@ -92,7 +120,7 @@ def _without_approximation(sides: list[str], operators: list[str]) -> tuple[list
     return sides, operators
 
 
-def _equation(sides: list[str]) -> Relation:
+def _equation(sides: list[str], is_gold: bool) -> Relation:
     left, right = sides[0], sides[-1]
     operator, pair = "=", (left, right)
     function = _FUNCTION.fullmatch(left)
@@ -100,13 +128,30 @@ def _equation(sides: list[str]) -> Relation:
         return Relation(
             "named", sides[1:], key(left), function.group(1), function.group(2), pair, operator
         )
+    while len(sides) > 2 and _NAME.fullmatch(left) and _NAME.fullmatch(sides[1]):
+        sides = [left, *sides[2:]]  # x = y = 5 says 5
     if _NAME.fullmatch(left) and not _mentions(right, left):
+        return Relation("named", sides[1:], name=key(left), sides=pair, operator=operator)
+    if _is_compound(left, is_gold):
         return Relation("named", sides[1:], name=key(left), sides=pair, operator=operator)
     if _NAME.fullmatch(right) and _is_constant(left):
         return Relation("named", sides[:-1], name=key(right), sides=pair, operator=operator)
     if all(_is_constant(side) for side in sides):
         return Relation("chain", sides, sides=pair, operator=operator)
     return Relation("equation", [], sides=pair if len(sides) == 2 else (), operator=operator)
+
+
+def is_name(text: str) -> bool:
+    """Is the text the name of a quantity: x, x_1, AB, `\\angle ABC`, `\\text{Area}`?"""
+    return _NAME.fullmatch(text) is not None
+
+
+def _is_compound(left: str, is_gold: bool) -> bool:
+    if _COMPOUND.fullmatch(left):
+        return True
+    return not is_gold and (
+        _SUM.fullmatch(left) is not None or (_OPERATION.search(left) is not None)
+    )
 
 
 def _mentions(text: str, name: str) -> bool:
@@ -126,7 +171,11 @@ def _is_constant(text: str) -> bool:
 def _inequality(sides: list[str], operators: list[str]) -> Relation:
     if operators[0] in (">", r"\ge"):
         sides, operators = sides[::-1], [_FLIPPED[operator] for operator in operators[::-1]]
-    names = [side for side in sides if _NAME.fullmatch(side) and side not in ("e", "i")]
+    names = [
+        side
+        for side in sides
+        if (_NAME.fullmatch(side) and side not in ("e", "i")) or _FUNCTION.fullmatch(side)
+    ]
     if len(names) == 1 and all(_is_constant(side) for side in sides if side != names[0]):
         place = sides.index(names[0])
         if len(sides) == 3 and place == 1:

@@ -15,7 +15,10 @@ Kind = Literal["list", "set", "tuple", "union", "matrix", "relation", "scalar"]
 
 
 class Form(NamedTuple):
-    """`parts` are texts; `marks` a tuple's brackets, a relation's operators, a matrix's shape."""
+    """`parts` are texts; `marks` a tuple's brackets, a relation's operators, a matrix's shape.
+
+    The marks of a list are ("or",) where all its members are joined by that word.
+    """
 
     kind: Kind
     parts: list[str]
@@ -26,7 +29,7 @@ _TOKEN = re.compile(
     r"\\text\s*\{[^{}]*\}|\\(?:begin|end)\s*\{[a-z]*\*?\}|\\[A-Za-z]+|\\.|.", re.DOTALL
 )
 _MATRIX = re.compile(
-    r"\\begin\s*\{([pbvBV]?)(?:matrix|array)\}(?:\{[lcr| ]*\})?(.*)"
+    r"\\begin\s*\{([pbvBV]?)(?:matrix|array)\}(?:\{[lcr| ]*\})?((?:(?!\\end\s*\{).)*)"
     r"\\end\s*\{[pbvBV]?(?:matrix|array)\}",
     re.DOTALL,
 )
@@ -36,7 +39,9 @@ _SEPARATORS = frozenset({",", ";", r"\text{and}", r"\text{or}"})
 OPERATORS = frozenset(
     {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\in", r"\approx", r"\equiv", r"\sim"}
 )
-_CONJUNCTION = re.compile(r"\\text\s*\{([^{}]*)\}|(?<![A-Za-z\\])(and|or)(?![A-Za-z])")
+_CONJUNCTION = re.compile(
+    r"\\text\s*\{([^{}]*)\}|(?<![A-Za-z\\])(and|or)(?:(?![A-Za-z])|(?=[A-Za-z]\s*[=(]))"
+)
 _THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d,])")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,] )(?<![\d.,])(\d{1,3}(?: \d{3})+)(?! ?\d)")
 
@@ -51,16 +56,19 @@ def readings(text: str) -> list[str]:
 
 def form(text: str) -> Form:
     """The outer form of a canonical text. Raises `LimitHit` beyond `MAX_PARTS` parts."""
-    charge(1 + len(text) // 10)
+    charge(1 + len(text) // 4)
     text = text.strip()
     if "and" in text or "or" in text:
         text = _CONJUNCTION.sub(_conjunction, text)
-    parts, _ = split(text, _SEPARATORS)
+    parts, found = split(text, _SEPARATORS)
+    if ";" in found and "," in found:  # p=5, q=2; p=7, q=2 is a list of two tuples
+        groups = [group for group in split(text, frozenset({";"}))[0] if group]
+        parts = [f"({group})" if len(split(group, ",")[0]) > 1 else group for group in groups]
     parts = [part for part in parts if part]
     if len(parts) > MAX_PARTS:
         raise LimitHit("too many parts")
     if len(parts) > 1:
-        return Form("list", parts)
+        return Form("list", parts, ("or",) if set(found) == {r"\text{or}"} else ())
     text = parts[0] if parts else ""
     sides, operators = split(text, OPERATORS)
     if operators:
@@ -110,7 +118,7 @@ def _matrix(border: str, body: str) -> Form:
 def _bracketed(text: str) -> Form | None:
     """A text wholly inside one pair of brackets with parts in it, or in braces `\\{…\\}`."""
     tokens = [(m.start(), m.end(), m.group()) for m in _TOKEN.finditer(text)]
-    if len(tokens) < 2 or tokens[0][2] not in ("(", "[", r"\{", r"\langle"):
+    if len(tokens) < 2 or tokens[0][2] not in ("(", "[", "{", r"\{", r"\langle"):
         return None
     depth = 0
     for place, (_, _, token) in enumerate(tokens):
@@ -127,7 +135,7 @@ def _bracketed(text: str) -> Form | None:
     parts = split(inner, frozenset({",", ";"}))[0]
     if len(parts) > MAX_PARTS:
         raise LimitHit("too many parts")
-    if opener == r"\{":
+    if opener == r"\{" or (opener == "{" and len(parts) > 1):
         return Form("set", [part for part in parts if part])
     if len(parts) == 1:
         return None

@@ -9,6 +9,7 @@ import numpy as np
 
 from mas_envs import drmas
 from mas_envs.arguments import check_choice, check_compat, check_count, readings
+from mas_envs.grading.policy import policy_argument
 from mas_envs.parsing import after_think, boxed, verdict
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Ask, Call, Outcome, Play
@@ -42,7 +43,10 @@ class MathEnv(WorkflowEnv):
             `missing`, `ambiguous` and `truncated` to them.
         final_review: the verifier reviews the last draft, too. That changes nothing but is
             recorded, and `shaping` can reward it (`mas_envs.shaping.right_verdict`).
-        compat: "drmas" reads and scores as the reference implementation does (`mas_envs.drmas`).
+        grading: what counts as equal: "default", "strict", "drmas", or a mapping of options
+            (`mas_envs.grading.MathPolicy`).
+        compat: "drmas" reads and scores as the reference implementation does (`mas_envs.drmas`),
+            also with its `grading`.
 
     Versions:
         v0: the first.
@@ -57,6 +61,7 @@ class MathEnv(WorkflowEnv):
         max_rounds: int = 2,
         malformed_verdict: str | Mapping[str, str] = "reject",
         final_review: bool = False,
+        grading: str | Mapping[str, Any] = "default",
         compat: Literal["drmas"] | None = None,
         **common: Any,
     ) -> None:
@@ -67,7 +72,11 @@ class MathEnv(WorkflowEnv):
         )
         self.final_review = check_choice("final_review", final_review, (False, True))
         other = malformed_verdict != "reject"
-        self.compat = check_compat(compat, malformed_verdict=other, final_review=final_review)
+        policy = policy_argument(grading)
+        self.compat = check_compat(
+            compat, malformed_verdict=other, final_review=final_review, grading=bool(policy)
+        )
+        self.grading = policy_argument("drmas") if self.compat else policy
         super().__init__(**common)
         self.tools = {"grade": math_grader}
 
@@ -99,7 +108,7 @@ class MathEnv(WorkflowEnv):
         verdicts = [entry["verdict"] for entry in history]
         info = {"rounds": round_, "verdicts": verdicts}
         final = drmas.scored(draft.text) if reference else draft.text
-        return (yield from graded(task, final, info))
+        return (yield from graded(task, final, self.grading, info))
 
 
 class MathSingleEnv(WorkflowEnv):
@@ -117,7 +126,10 @@ class MathSingleEnv(WorkflowEnv):
         verdicts: always empty.
 
     Arguments:
-        compat: "drmas" scores as the reference implementation does (`mas_envs.drmas`).
+        grading: what counts as equal: "default", "strict", "drmas", or a mapping of options
+            (`mas_envs.grading.MathPolicy`).
+        compat: "drmas" scores as the reference implementation does (`mas_envs.drmas`), also with
+            its `grading`.
 
     Versions:
         v0: the first.
@@ -127,8 +139,16 @@ class MathSingleEnv(WorkflowEnv):
     default_prompts = PROMPT_SETS / "math" / "single.toml"
     max_decisions = 1
 
-    def __init__(self, *, compat: Literal["drmas"] | None = None, **common: Any) -> None:
-        self.compat = check_compat(compat)
+    def __init__(
+        self,
+        *,
+        grading: str | Mapping[str, Any] = "default",
+        compat: Literal["drmas"] | None = None,
+        **common: Any,
+    ) -> None:
+        policy = policy_argument(grading)
+        self.compat = check_compat(compat, grading=bool(policy))
+        self.grading = policy_argument("drmas") if self.compat else policy
         super().__init__(**common)
         self.tools = {"grade": math_grader}
 
@@ -138,10 +158,11 @@ class MathSingleEnv(WorkflowEnv):
         shown = self.prompts.messages("solver_0", {"question": task.question})
         draft = yield Ask("solver_0", shown, parse=None if reference else boxed)
         final = drmas.scored(draft.text) if reference else draft.text
-        return (yield from graded(task, final, {"rounds": 1, "verdicts": []}))
+        return (yield from graded(task, final, self.grading, {"rounds": 1, "verdicts": []}))
 
 
-def graded(task: Task, response: str, info: dict[str, Any]) -> Play:
+def graded(task: Task, response: str, grading: dict[str, Any], info: dict[str, Any]) -> Play:
     """Grade the final response; an undecidable gold earns nothing and is named in the reason."""
-    grade = as_grade((yield Call("grade", {"response": response, "gold": task.answer})))
+    call = Call("grade", {"response": response, "gold": task.answer, **grading})
+    grade = as_grade((yield call))
     return Outcome(reward=float(grade.correct is True), grade=grade, info=info)

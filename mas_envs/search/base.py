@@ -15,14 +15,15 @@ from mas_envs.tools import as_grade, qa_grader
 from mas_envs.workflow import WorkflowEnv
 
 PROMPTS = PROMPT_SETS / "search"
+NORMALISERS = ("strict", "squad", "triviaqa", "nfd")  # of grading.normalisers, loaded when used
 
 
 class SearchWorkflow(WorkflowEnv):
     """What the two search environments share: passages, exact-match grading, compatibility.
 
     Rewards:
-        team: 1 if the answer is, once both are normalised, one of the gold answers
-            (`mas_envs.grading.grade_qa`); 0 for any other and for none.
+        team: 1 if the answer is, once both are normalised, one of the gold answers (exact match,
+            `mas_envs.grading.grade_qa`); 0 for any other and for none.
 
     Info:
         queries: the queries in order; null for one that could not be read.
@@ -34,8 +35,10 @@ class SearchWorkflow(WorkflowEnv):
         retriever: "tinyworld" (embedded), the URL of a retrieval server, a corpus (.jsonl file or
             folder), or "module:attribute" (a `Retriever`).
         force_answer: on the last turn only an answer is possible.
+        grading: the normaliser of answers. "strict" merges the spellings of one answer, but not
+            3.14 and 314; "squad" scores as the paper does; "triviaqa" and "nfd" as others do.
         compat: "drmas" plays, reads and scores as the reference implementation does
-            (`mas_envs.search.reference`).
+            (`mas_envs.search.reference`); `grading` is "squad" then.
 
     Versions:
         v0: the first.
@@ -50,6 +53,7 @@ class SearchWorkflow(WorkflowEnv):
         top_k: int = 3,
         retriever: str = "tinyworld",
         force_answer: bool = False,
+        grading: Literal["strict", "squad", "triviaqa", "nfd"] = "strict",
         compat: Literal["drmas"] | None = None,
         **common: Any,
     ) -> None:
@@ -57,7 +61,9 @@ class SearchWorkflow(WorkflowEnv):
         self.max_decisions = 2 * self.max_turns
         self.top_k = check_count("top_k", top_k)
         self.force_answer = check_choice("force_answer", force_answer, (False, True))
-        self.compat = check_compat(compat, force_answer=force_answer)
+        check_choice("grading", grading, NORMALISERS)
+        self.compat = check_compat(compat, force_answer=force_answer, grading=grading != "strict")
+        self.normaliser = grading if compat is None else "squad"
         super().__init__(**common)
         self.tools = {"search": search_tool(retriever), "grade": qa_grader}
 
@@ -94,5 +100,8 @@ class SearchWorkflow(WorkflowEnv):
             grade = Grade(correct=False, status=status, reason=reason)
             return Outcome(reward=0.0, grade=grade, info=info)
         response = f"<answer>{final.value}</answer>"
-        grade = as_grade((yield Call("grade", {"response": response, "gold": task.answer})))
+        args = {"response": response, "gold": task.answer}
+        if self.normaliser != "strict":
+            args["normaliser"] = self.normaliser
+        grade = as_grade((yield Call("grade", args)))
         return Outcome(reward=float(grade.correct is True), grade=grade, info=info)

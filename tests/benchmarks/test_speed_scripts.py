@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import textwrap
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.speed import rollout, steps
+from benchmarks.speed import grading, judges, rollout, steps
 from benchmarks.speed.table import spread
+from mas_envs.grading import math_policy, policy
 
 
 def run(script, *options):
@@ -68,7 +70,76 @@ def test_memory_prints_every_case_beside_a_single_episode():
     assert 8 < plain[2] < history[2] < chinese[2], "kB: four turns of 2,000 characters at least"
 
 
-@pytest.mark.parametrize("script", ["rollout", "steps", "memory"])
+def test_grading_prints_ours_beside_math_verify_on_drawn_golds(tmp_path):
+    options = ("--quick", "--pairs", "40", "--passes", "1", "--budget-s", "0.5")
+    printed = run("grading", *options, "--shared", str(tmp_path))
+    for name in ("rewritten, drawn", "A", "B", "C"):
+        pairs, right, false_positive, false_negative, missing, rate, ratio, *times, hangs = cells(
+            printed, f"{name}: ours"
+        )
+        assert (pairs, hangs) == ("40", "0")
+        wrong = int(false_positive) + int(false_negative) + int(missing)
+        assert float(right) == pytest.approx(100 - 100 * wrong / 40, abs=0.06)
+        assert float(rate.replace(",", "")) > 0
+        assert float(ratio.replace(",", "")) > 0
+        middle, late, most = (float(one.replace(",", "")) for one in times)
+        assert 0 < middle <= late <= most
+        graded = cells(printed, f"{name}: math-verify")[0].partition(" of ")
+        assert 1 <= int(graded[0]) <= 40
+
+
+@pytest.mark.skipif(not grading.SHARED.is_dir(), reason="needs ../shared")
+def test_grading_takes_the_shared_cases_and_golds():
+    found = grading.sets(grading.SHARED, seed=3, count=40, quick=False)
+    assert list(found) == ["strict", "policy", "A", "B", "C"]
+    assert len(found["A"]) == 2 * (500 + 30 + 30 + 40 + 272 + 675)
+    assert sum(case.expected for case in found["B"]) == 20
+    assert not any(case.expected for case in found["C"])
+    again = grading.sets(grading.SHARED, seed=3, count=40, quick=True)
+    assert all(again[name] == cases[:40] for name, cases in found.items())
+
+
+def test_a_grader_that_hangs_or_dies_loses_one_pair_only(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os, time
+        from benchmarks.speed import judges
+
+        def slow():
+            def judge(gold, response):
+                if response == "hang":
+                    time.sleep(60)
+                if response == "die":
+                    os._exit(1)
+                if response == "raise":
+                    raise KeyboardInterrupt
+                return gold == response
+            return judge
+
+        judges.JUDGES["slow"] = slow
+        if __name__ == "__main__":
+            judge = judges.JudgeProcess("slow", 1.0)
+            batch = [(f"{n}", said) for n, said in enumerate("0 hang 1 die raise 5".split())]
+            timed, seconds = judge.grade(batch)
+            again, _ = judge.grade([("1", "1")])
+            judge.close()
+            print([one.verdict for one in timed + again], seconds >= 2.0, judge.process.is_alive())
+    """)
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[True, None, False, None, None, True, True] True False"
+
+
+def test_all_caches_of_the_grader_are_emptied():
+    math_policy({"units": "ignored"})
+    assert policy._choices.cache_info().currsize == 1
+    judges.empty_caches()
+    assert policy._choices.cache_info().currsize == 0
+
+
+@pytest.mark.parametrize("script", ["rollout", "steps", "memory", "grading"])
 def test_help_shows_an_example(script):
     assert f"Example: python -m benchmarks.speed.{script} --" in run(script, "--help")
 

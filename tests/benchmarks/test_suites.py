@@ -1,15 +1,26 @@
 """Suites: the real files load and count right; bad copies are named or refused."""
 
 import json
+import re
 import warnings
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from benchmarks.suites import SuiteWarning, fingerprint, load_suite, read_suites, suite, suites
+from benchmarks.suites import (
+    SuiteWarning,
+    fingerprint,
+    load_suite,
+    loading,
+    read_suites,
+    suite,
+    suites,
+)
+from benchmarks.suites.spec import Suite
 from mas_envs.errors import BadFile, UnknownName, UserError
-from mas_envs.tasks import load_tasks
+from mas_envs.grading import grade_math
+from mas_envs.tasks import TaskSet, load_tasks
 
 DATA = Path(__file__).parents[3] / "shared/data"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="needs shared/data")
@@ -56,10 +67,39 @@ def test_competition_golds_are_plain_integers(name):
 def test_minerva_and_olympiadbench_golds():
     minerva = load_suite("minerva", DATA / FILES["minerva"][0])
     assert all("boxed" not in task.answer for task in minerva)
+    powers = [task.answer for task in minerva if r"\times 10^{" in task.answer]
+    assert len(powers) >= 58 and not any(re.search(r"\d[eE][-+\d]", t.answer) for t in minerva)
     olympiad = load_suite("olympiadbench", DATA / FILES["olympiadbench"][0])
     assert not any("$" in task.answer for task in olympiad)
     assert sum(task.meta["is_multiple_answer"] for task in olympiad) == 94
+    # The absolute tolerance of one problem ("correct to one decimal place") is kept, not applied.
     assert [task.meta["error"] for task in olympiad if "error" in task.meta] == ["1e-1"]
+    golds = {task.answer for task in olympiad}
+    assert {r"45 \text{ minute}", r"166 \text{ cm}^2", r"\frac{600}{7} \text{ km/h}"} <= golds
+    assert "4.2" in golds, "r of r% is the number"
+    assert r"t \in (0,4]" in golds, "t(0,4] in the source"
+
+
+@needs_data
+def test_units_beside_the_golds_of_olympiadbench():
+    tasks = load_suite("olympiadbench", DATA / FILES["olympiadbench"][0])
+    units = {task.meta["unit"]: task.answer for task in tasks if "unit" in task.meta}
+    for unit, answer, correct in [
+        ("minute", "45", True),
+        ("minute", r"45 \text{ minutes}", True),
+        ("minute", r"\frac{3}{4} \text{ hours}", True),
+        ("minute", r"45 \text{ hours}", False),
+        ("$cm^2$", r"166 \mathrm{~cm}^{2}", True),
+        ("$cm^2$", r"166 \text{ cm}", False),
+        ("km/h", r"85\frac{5}{7} \text{ km/h}", True),
+        ("%", "4.2", True),
+        ("%", r"4.2\%", True),
+        ("%", "4.3", False),
+        ("^{\\circ}", r"90^\circ, 90^\circ", True),
+        ("^{\\circ}", "90, 90", True),
+        ("^{\\circ}", "90, 91", False),
+    ]:
+        assert grade_math(rf"\boxed{{{answer}}}", units[unit]).correct is correct, (unit, answer)
 
 
 @needs_data
@@ -133,6 +173,12 @@ def test_hub_copies_with_other_field_names(copy):
         (["$69$,$84$"], "69,84"),
         (["$x = 1$", "$x = 2$"], "x = 1, x = 2"),
         (["$(0, 1)$."], "(0, 1)"),
+        (["$t(0,4]$"], r"t \in (0,4]"),  # the errata of that suite
+        ("4.5e33", r"4.5 \times 10^{33}"),
+        (4.5e33, r"4.5 \times 10^{33}"),
+        (1e-05, r"1 \times 10^{-5}"),
+        (0.25, "0.25"),
+        ([r"\(2\)"], "2"),
         ([r"\$18.90"], r"\$18.90"),
         (r"\left(0,1\right.", r"\left(0,1\right."),
     ],
@@ -160,11 +206,78 @@ def test_latex_golds(copy, answer, gold):
         (changed(7, answer="drop", solution="no box"), r"copy\.jsonl:8: no gold"),
         (changed(7, answer="3.5"), r"copy\.jsonl:8: .*is an integer.*'3\.5'"),
         (changed(7, answer=float("nan")), r"copy\.jsonl:8: not JSON"),
+        (changed(7, answer="\n"), r"copy\.jsonl:8: no gold"),
     ],
 )
 def test_bad_copies_are_refused_by_line(copy, rows, message):
     with pytest.raises(BadFile, match=message):
         load_suite("aime24", copy(rows))
+
+
+@pytest.mark.filterwarnings("ignore:.*canonical:benchmarks.suites.SuiteWarning")
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [
+        ("\frac{1}{2}", r"copy\.jsonl:3: gold .* control character '\\x0c'.*; in JSON write"),
+        (r"\frac{1}{2", r"copy\.jsonl:3: gold .*brace without a partner; give the whole answer"),
+        ("5 or 6", r"copy\.jsonl:3: gold '5 or 6' leaves open .*; write them with a comma"),
+        ("10^{9^{9^9}}", r"copy\.jsonl:3: gold .* is too much"),
+        ("$$", r"copy\.jsonl:3: no gold answer: 'answer' must hold one, got '\$\$'"),
+        ("x" * 5000, r"copy\.jsonl:3: gold 'xxx.* has 5000 characters"),
+    ],
+)
+def test_a_gold_that_cannot_be_graded_is_refused_by_line(copy, gold, message):
+    rows = [{"problem": f"Problem {i}", "answer": "7"} for i in range(500)]
+    rows[2]["answer"] = gold
+    with pytest.raises(BadFile, match=message):
+        load_suite("math500", copy(rows))
+
+
+@pytest.mark.filterwarnings("ignore:.*canonical:benchmarks.suites.SuiteWarning")
+def test_a_gold_that_only_the_same_text_equals_is_reported(copy):
+    rows = [{"problem": f"Problem {i}", "answer": "7"} for i in range(500)]
+    rows[2]["answer"] = "x+"
+    with pytest.warns(SuiteWarning, match=r"only the same text equals: line 3 \(x\+: it ends too"):
+        load_suite("math500", copy(rows))
+
+
+@pytest.fixture
+def qa_suite(monkeypatch):
+    """A QA suite of two questions that reads a file."""
+    found = Suite(name="quiz", title="Quiz", rows=2, licence="own", grader="qa")
+    monkeypatch.setattr(loading, "suite", lambda name: found)
+
+
+def quiz(*golds):
+    return [{"question": f"Question {i}?", "answer": gold} for i, gold in enumerate(golds)]
+
+
+@pytest.mark.usefixtures("qa_suite")
+def test_golds_of_a_qa_suite_are_texts_of_which_any_counts(copy):
+    tasks = load_suite("quiz", copy(quiz(["4.5e33", " 3, 4 "], "Paris ")))
+    assert [task.answer for task in tasks] == [["4.5e33", "3, 4"], "Paris"]
+    with pytest.warns(SuiteWarning, match=r"SQuAD's normaliser empties: line 2 \('A'\)"):
+        load_suite("quiz", copy(quiz("Paris", ["Rome", "A"])))
+
+
+@pytest.mark.usefixtures("qa_suite")
+@pytest.mark.parametrize("gold", [[], ["Paris", ""], [" "], "", None, 5, ["Paris", 5], [None]])
+def test_an_empty_gold_of_a_qa_suite_is_refused_by_line(copy, gold):
+    with pytest.raises(
+        BadFile, match=r"copy\.jsonl:2: no gold answer: 'answer' is .*list of texts"
+    ):
+        load_suite("quiz", copy(quiz("Paris", gold)))
+
+
+@pytest.mark.parametrize(
+    ("name", "gold", "message"),
+    [("arith", "4.0e1", r"task 0 is not in normal spelling"), ("arith", "5 or 6", "leaves open"),
+     ("tinyworld", " ", "task 0 has an empty gold")],
+)  # fmt: skip
+def test_an_embedded_gold_that_is_not_normal_is_refused(monkeypatch, name, gold, message):
+    monkeypatch.setattr(loading, "load_tasks", lambda **_: TaskSet([("What?", gold, {})]))
+    with pytest.raises(UserError, match=message):
+        load_suite(name)
 
 
 def test_missing_files(tmp_path):

@@ -258,6 +258,13 @@ def env_args_everywhere(forger):
 
 
 @forgery
+def grading_everywhere(forger):
+    for env in [forger.manifest["env"], *(episode["env"] for episode in forger.episodes)]:
+        env["kwargs"]["grading"] = {"rounding": 0.9}
+    return "settings"
+
+
+@forgery
 def other_entry_point(forger):
     forger.manifest["env"]["entry_point"] = "antigravity:fly"
     return "settings"

@@ -134,7 +134,7 @@ def test_the_grader_takes_the_whole_answer(text):
     """No part of it that our tags would read: only an answer that is Paris all over is right."""
     value = drmas.last_answer([f"<answer>{text}</answer>"])
     words = re.sub(r"[^\w]+", "", value).casefold()
-    if grade_qa(f"<answer>{drmas.verbatim(value)}</answer>", "Paris").correct:
+    if grade_qa(f"<answer>{drmas.verbatim(value)}</answer>", "Paris", normaliser="squad").correct:
         assert words == "paris"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from mas_envs import collect, grading, rollout
 from mas_envs.errors import UserError
-from mas_envs.grading import grade_math_here
+from mas_envs.grading import grade_math_here, pool
 from mas_envs.tool_queue import ToolQueue
 from mas_envs.tools import as_grade, call_now, math_grader
 from tests.mas_envs.rollout_cases import TASKS, Chat, Flaky
@@ -149,6 +149,7 @@ def test_grading_in_another_process_holds_up_nobody():
     """An integral needs math-verify, a number does not."""
     hard = {"response": r"\boxed{\int_0^1 2x\,dx}", "gold": "1"}
     easy = {"response": r"\boxed{4}", "gold": "4"}
+    pool.ask.cache_clear()
     assert grade_math_here(hard["response"], hard["gold"]) is None
     assert grade_math_here(easy["response"], easy["gold"]).correct is True
     assert not inspect.isawaitable(math_grader([easy, easy]))

@@ -1,0 +1,166 @@
+"""Are two formulas equal? They are taken as equal when they agree at points chosen for it.
+
+They must agree to 30 digits at every point where both are defined. The points come from a hash of
+the variable's name, so a verdict never changes. They are positive reals, as the letters of an
+answer (lengths, counts, radii) nearly always are, negative too where an absolute value makes the
+sign matter, and whole numbers where a factorial, a floor or `(-1)^n` is meaningful only there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Container
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from mas_envs.grading.evaluate import Undefined, context, nodes, value_at, variables
+from mas_envs.grading.expression import Tree
+from mas_envs.grading.limits import LimitHit, TooLarge, Unparseable, charge
+
+_WHOLE = frozenset({"floor", "ceil", "factorial", "binom"})
+_SCALES = (1, 3, 1, 5, 2, 9)  # of the real points
+_WHOLE_POINTS = 20  # whole numbers: floors differ at few of them
+_MAX_DIGITS = 40_000
+_MAX_DIGITS_OF_CALLS = 7000  # of factorials, logarithms and the like
+
+
+class _Point(NamedTuple):
+    """The two values at one point; their gap with so many digits (None: undefined)."""
+
+    x: Any
+    y: Any
+    gap: Callable[[int], Any]
+    most_digits: int
+
+
+def agree(first: Tree, second: Tree) -> bool:
+    """Are two formulas equal wherever both are defined?
+
+    Raises `Unparseable` where no point is defined for both, `LimitHit`.
+    """
+    return all(_near(point) for point in _evaluations(first, second))
+
+
+def agree_as_equations(first: Tree, second: Tree) -> bool:
+    """Do "first = 0" and "second = 0" say the same: is their ratio one constant but zero?
+
+    In a differential equation the ratio may hold the constants of the problem: `m v' + b v = f`
+    may be divided by m.
+    """
+    if _ratio(_evaluations(first, second)) is not None:
+        return True
+    names = variables(first) | variables(second)
+    unknown = {name for name in names if f"{name}'" in names or f"{name}''" in names}
+    unknown |= {name for name in names if name.endswith("'")}
+    if not unknown or unknown == names:
+        return False
+    return _ratio(_evaluations(first, second, fixed=names - unknown)) is not None
+
+
+def ratio_sign(first: Tree, second: Tree) -> int:
+    """The sign of the constant ratio of two formulas; 0 where it is not one real constant."""
+    ratio = _ratio(_evaluations(first, second))
+    if ratio is None or abs(context().im(ratio)) > 1e-9 * abs(ratio):
+        return 0
+    return 1 if ratio.real > 0 else -1
+
+
+def _ratio(points: list[_Point]) -> Any:
+    """The one value of x/y at all points, or None."""
+    pairs = [(point.x, point.y) for point in points if abs(point.x) > 0 and abs(point.y) > 0]
+    if len(pairs) < max(1, min(2, len(points))):
+        return None
+    x0, y0 = pairs[0]
+    is_one = all(abs(x * y0 - y * x0) <= abs(x * y0) * 1e-30 for x, y in pairs)
+    return x0 / y0 if is_one else None
+
+
+def _evaluations(first: Tree, second: Tree, fixed: Container[str] = ()) -> list[_Point]:
+    """The points where both are defined, those with real values if there are any.
+
+    The variables in `fixed` have the same value at all points.
+    """
+    ctx = context()
+    every = [node for tree in (first, second) for node in nodes(tree)]
+    calls = {node[1] for node in every if node[0] == "call"}
+    most = _MAX_DIGITS_OF_CALLS if calls else _MAX_DIGITS
+    names = sorted(variables(first) | variables(second))
+    if names:
+        most = 0  # the other points tell x^40 and x^40 + 1 apart
+    signed = "abs" in calls
+    whole = bool(calls & _WHOLE) or any(_alternates(node) for node in every)
+    real: list[_Point] = []
+    complex_: list[_Point] = []
+    count = (_WHOLE_POINTS if whole else len(_SCALES)) if names else 1
+    too_large: TooLarge | None = None
+    for k in range(count):
+        place = {name: 0 if name in fixed else k for name in names}
+        env = {
+            name: _whole(ctx, name, place[name], len(names)) if whole
+            else _real(ctx, name, place[name], signed)
+            for name in names
+        }  # fmt: skip
+        branch: list[bool] = []
+        try:
+            x, y = value_at(ctx, first, env, branch), value_at(ctx, second, env, branch)
+        except Undefined:
+            continue
+        except TooLarge as error:
+            if not names:
+                raise
+            too_large = error
+            continue
+
+        def gap(digits: int, env: dict[str, Any] = env) -> Any:
+            return _gap(first, second, env, digits)
+
+        (complex_ if branch else real).append(_Point(x, y, gap, most))
+    if not real and not complex_:
+        raise too_large or Unparseable("no value anywhere")
+    return real if len(real) >= 2 else real + complex_
+
+
+def _near(point: _Point) -> bool:
+    gap, size = abs(point.x - point.y), max(abs(point.x), abs(point.y))
+    if gap <= size * 1e-45:
+        if size < 1e40 or not point.most_digits:
+            return True
+        # 2024! and 2024! + 1 share their first 50 digits: compare all of them
+        digits = min(int(context().mag(size) * 0.30103) + 40, point.most_digits)
+        exact = point.gap(digits)
+        return exact is not None and bool(exact <= size * context().mpf(10) ** (10 - digits))
+    if gap > max(size, context().mpf(1)) * 1e-25:
+        return False
+    # What is left after cancellation shrinks with more digits; a true difference does not.
+    first, second = point.gap(50), point.gap(100)
+    return first is not None and second is not None and bool(second <= first * 1e-20)
+
+
+def _gap(first: Tree, second: Tree, env: dict[str, Any], digits: int) -> Any:
+    charge(digits // 10)
+    ctx = context()
+    with ctx.workdps(digits):
+        try:
+            return abs(value_at(ctx, first, env, []) - value_at(ctx, second, env, []))
+        except (Undefined, LimitHit):
+            return None
+
+
+def _alternates(node: Tree) -> bool:
+    return (
+        node[0] == "pow" and node[1] == ("neg", ("num", Fraction(1))) and bool(variables(node[2]))
+    )
+
+
+def _whole(ctx: Any, name: str, k: int, names: int) -> Any:
+    """1, 2, 3 … for a single variable; hashed ones up to 12 for several."""
+    if names == 1:
+        return ctx.mpf(k + 1)
+    return ctx.mpf(1 + hashlib.sha256(f"{name} {k}".encode()).digest()[0] % 12)
+
+
+def _real(ctx: Any, name: str, k: int, signed: bool) -> Any:
+    digest = hashlib.sha256(f"{name} {k}".encode()).digest()
+    unit = ctx.mpf(int.from_bytes(digest[:8], "big")) / 2**64
+    sign = -1 if signed and digest[9] % 2 else 1
+    return sign * (unit + ctx.mpf(1) / 50) * _SCALES[k]

@@ -1,0 +1,125 @@
+r"""Reference answers, made normal once: the LaTeX that any grader reads, or a refusal in words.
+
+`normal_gold` changes spelling only: dollars and `\boxed{}` around the whole, a period behind it,
+and what a program printed (`4.5e33` → `4.5 \times 10^{33}`, `np.arcsin(…)`, `1./3`). It refuses
+what could never be graded fairly, so that a bad gold is met when tasks load, not as a reward.
+"""
+
+from __future__ import annotations
+
+import re
+
+from mas_envs.errors import UserError
+from mas_envs.grading.limits import MAX_ANSWER
+from mas_envs.grading.math_answer import grade_math_here
+from mas_envs.parsing import find_boxes, peel
+
+# What is left of `\text`, `\frac`, `\beta`, `\neq` … where a backslash was taken for an escape.
+_CONTROL = re.compile(
+    r"[\x00-\x08\x09\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]|\r(?!\n)|\n(?=(?:eq?|u|abla|otin|mid)\b)"
+)
+_DOLLARS = re.compile(r"(?<!\\)\$")
+_PERIOD = re.compile(r"(?<!\\right)(?<!\\)[.,;\s]+\Z")
+_WRAPPED = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]", re.DOTALL)
+_E_NOTATION = re.compile(r"(?<![\w.^\\])(\d+\.?\d*|\.\d+)[eE]([+-]?\d+)(?![\w.])")
+_FUNCTION = re.compile(
+    r"(?<![\w.\\])(?:np|numpy|math|sp|sympy)\.(arc(?:sin|cos|tan)|sin|cos|tan|exp|sqrt|log)\b"
+)
+_FLOAT = re.compile(r"(?<=\d)\.(?=/)")
+_BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_NUMERAL = r"-?[\d.,]+(?:/\d+)?"
+_CHOICE = re.compile(rf"{_NUMERAL}\s*(?:\\text\s*\{{\s*or\s*\}}|\bor\b)\s*{_NUMERAL}")
+_DOUBT = re.compile(r"\b(?:maybe|perhaps|probably|possibly)\b|\?\s*\Z", re.IGNORECASE)
+_NOTHING = frozenset({"none", "nan", "null", "n/a"})
+
+
+def normal_gold(text: str) -> str:
+    r"""The normal text of a reference answer; `normal_gold(normal_gold(x)) == normal_gold(x)`.
+
+        >>> normal_gold("$4.5e33$.")
+        '4.5 \\times 10^{33}'
+
+    Raises `UserError`, with the reason and a fix, for a gold that is empty, too long, hedged, has
+    control characters or braces without a partner, or that no answer can be compared with.
+    """
+    if control := _CONTROL.search(text):
+        raise _refused(
+            text,
+            f"has the control character {control.group()!r}, as where the backslash of a LaTeX "
+            "command was taken for an escape",
+            r"in JSON write \\frac, \\text, \\neq",
+        )
+    gold = _spelt(text)
+    if not gold or gold.casefold() in _NOTHING:
+        missing = "stands for a missing value" if gold else "is empty"
+        raise _refused(text, missing, "give the answer, or leave the task out")
+    if len(gold) > MAX_ANSWER:
+        raise _refused(text, f"has {len(gold)} characters", f"give at most {MAX_ANSWER}")
+    if not _is_balanced(gold):
+        raise _refused(text, "has a brace without a partner", "give the whole answer")
+    if find_boxes(gold)[0]:
+        raise _refused(text, r"has a \boxed{} among other text", "give the answer alone")
+    if _DOUBT.search(gold):
+        raise _refused(text, "is in doubt", "give the answer alone")
+    if _CHOICE.fullmatch(gold):
+        raise _refused(
+            text,
+            "leaves open whether either or both are asked for",
+            "write them with a comma where both are, and a list of golds where either is",
+        )
+    if why := _undecidable(gold):
+        raise _refused(text, why, "give an answer that can be compared")
+    return gold
+
+
+def unread(gold: str) -> str | None:
+    """Why a normal gold cannot be read as mathematics, so that only the same text equals it."""
+    if r"\begin" in gold:  # a matrix is never compared with the number below
+        return None
+    grade = grade_math_here(r"\boxed{12345.678}", gold)
+    return grade.reason.partition(": ")[2] if grade and grade.status == "unparseable" else None
+
+
+def _spelt(text: str) -> str:
+    before = None
+    gold = text
+    while gold != before:
+        before = gold
+        gold = " ".join(_DOLLARS.sub("", gold).split())
+        gold = peel(_PERIOD.sub("", gold))
+        if wrapped := _WRAPPED.fullmatch(gold):
+            gold = wrapped.group(1) or wrapped.group(2) or ""
+        boxes, _ = find_boxes(gold)
+        if len(boxes) == 1 and (boxes[0].start, boxes[0].end) == (0, len(gold)):
+            gold = gold[boxes[0].inner : -1]
+        gold = _E_NOTATION.sub(_power_of_ten, gold)
+        gold = _FLOAT.sub("", _FUNCTION.sub(r"\\\1", gold))
+    return gold
+
+
+def _power_of_ten(match: re.Match[str]) -> str:
+    mantissa, exponent = match.group(1).rstrip("."), match.group(2)
+    sign = "-" if exponent[0] == "-" else ""
+    return rf"{mantissa} \times 10^{{{sign}{exponent.lstrip('+-').lstrip('0') or '0'}}}"
+
+
+def _is_balanced(text: str) -> bool:
+    depth = 0
+    for match in _BRACES.finditer(text):
+        depth += {"{": 1, "}": -1}.get(match.group(), 0)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _undecidable(gold: str) -> str | None:
+    """Why the gold gives no verdict: on itself, or on another answer. Asks no other process."""
+    itself = grade_math_here(rf"\boxed{{{gold}}}", gold)
+    if itself is None or itself.correct is not True:
+        return f"does not equal itself ({itself.reason if itself else 'math-verify is needed'})"
+    other = grade_math_here(r"\boxed{12345.678}", gold)
+    return other.reason if other is not None and other.correct is None else None
+
+
+def _refused(text: str, why: str, fix: str) -> UserError:
+    return UserError(f"gold {text[:80]!r} {why}; {fix}")

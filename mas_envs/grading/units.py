@@ -1,0 +1,149 @@
+r"""Units of measurement: which words are one, and how one converts to another.
+
+A unit is a text like ``kg m s^-2``: names in alphabetic order, each with its power. A name that is
+not in the tables (apples, yuan) is a unit of its own and converts only to itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from fractions import Fraction
+
+_FACTORS: dict[str, tuple[str, Fraction]] = {
+    name: (dimension, Fraction(factor))
+    for dimension, factors in {
+        "m": {"mm": "1/1000", "cm": "1/100", "m": "1", "km": "1000", "in": "127/5000",
+              "ft": "381/1250", "yd": "1143/1250", "mi": "201168/125"},
+        "kg": {"mg": "1/1000000", "g": "1/1000", "kg": "1", "lb": "45359237/100000000",
+               "oz": "45359237/1600000000", "ton": "1000"},
+        "s": {"ms": "1/1000", "s": "1", "min": "60", "h": "3600", "day": "86400", "week": "604800"},
+        "dollar": {"cent": "1/100", "dollar": "1"},
+    }.items()
+    for name, factor in factors.items()
+}  # fmt: skip
+_PREFIXES = {"p": -12, "n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12}
+_PREFIXED = "W Hz Pa eV J N V A F C K mol l pc ohm"
+_FACTORS |= {
+    prefix + name: (name, Fraction(10) ** power)
+    for name in _PREFIXED.split()
+    for prefix, power in {"": 0, **_PREFIXES}.items()
+}
+_FACTORS |= {"nm": ("m", Fraction(1, 10**9)), "um": ("m", Fraction(1, 10**6)),
+             "us": ("s", Fraction(1, 10**6)), "ns": ("s", Fraction(1, 10**9))}  # fmt: skip
+_DERIVED = {"mph": "mi / h", "kph": "km / h", "kmh": "km / h", "fps": "ft / s", "cc": "cm^3"}
+_NAMES = {
+    "millimeter": "mm", "centimeter": "cm", "meter": "m", "kilometer": "km", "millimetre": "mm",
+    "centimetre": "cm", "metre": "m", "kilometre": "km", "inch": "in", "inche": "in", "foot": "ft",
+    "feet": "ft", "yard": "yd", "mile": "mi", "milligram": "mg", "gram": "g", "kilogram": "kg",
+    "pound": "lb", "ounce": "oz", "tonne": "ton", "millisecond": "ms", "second": "s", "sec": "s",
+    "minute": "min", "hour": "h", "hr": "h", "wk": "week", "usd": "dollar", "buck": "dollar",
+    "liter": "l", "litre": "l", "milliliter": "ml", "millilitre": "ml", "pct": "percent",
+    "percentage": "percent", "deg": "degree", "centime": "cent", "newton": "N", "joule": "J",
+    "watt": "W", "pascal": "Pa", "hertz": "Hz", "volt": "V", "ampere": "A", "amp": "A",
+    "kelvin": "K", "mole": "mol", "parsec": "pc", "electronvolt": "eV", "rad": "radian",
+}  # fmt: skip
+MULTIPLES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
+             "trillion": 10**12}  # fmt: skip
+_LETTERS = frozenset({"m", "g", "s", "h", "l", "W", "N", "J", "V", "A", "K", "C", "F"})
+_WHOLE_WORDS = frozenset(_NAMES) | frozenset(_FACTORS) | frozenset(_DERIVED)
+_KNOWN = (_WHOLE_WORDS | {"percent", "degree", "unit", "am", "pm"}) - _LETTERS
+# A word that says the number is not (all of) the answer is no unit.
+_WORDS_OF_DOUBT = """
+    or any other another not no if maybe perhaps and else either less more than where for all at
+    least most about approximately around between possibly probably unless but except up to half
+    over under above below
+"""
+_HEDGES = frozenset(_WORDS_OF_DOUBT.split())
+_WORD = re.compile(r"([A-Za-z]+)\.?\s*(?:\^\s*\{?\s*(-?\d)\s*\}?)?|(/)")
+_POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
+
+
+def unit(words: str) -> str:
+    """The canonical unit of a few words, or "" where they are no unit.
+
+    >>> unit("square feet"), unit("m / s^2"), unit("or more")
+    ('ft^2', 'm s^-2', '')
+    """
+    half_day = re.fullmatch(r"\s*([ap])\.?\s?m\.?\s*", words, re.IGNORECASE)
+    if half_day:
+        return f"{half_day[1].lower()}m"
+    if re.search(r"[^A-Za-z/. ^{}\d-]|(?<![\^{-])\d", words):
+        return ""
+    powers: Counter[str] = Counter()
+    sign, waiting, last = 1, 1, ""
+    found = list(_WORD.finditer(words.replace("per cent", "percent")))
+    if not found or len(found) > 7:
+        return ""
+    for match in found:
+        name = _name(match.group(1) or "")
+        if name in _HEDGES:
+            return ""
+        if match.group(3) or name == "per":
+            sign = -1
+        elif name in ("squared", "cubed"):
+            powers[last] *= _POWERS[name]
+        elif name in _POWERS:
+            waiting = _POWERS[name]
+        else:
+            power = int(match.group(2)) if match.group(2) else waiting
+            for one, exponent in _parts(name):
+                powers[one] += sign * power * exponent
+            waiting, last = 1, name
+    if waiting != 1:
+        powers["unit"] += sign * waiting
+    return " ".join(
+        name if power == 1 else f"{name}^{power}" for name, power in sorted(powers.items()) if power
+    )
+
+
+def _parts(name: str) -> list[tuple[str, int]]:
+    if name not in _DERIVED:
+        return [(name, 1)]
+    above, _, below = _DERIVED[name].partition(" / ")
+    base, _, power = above.partition("^")
+    return [(base, int(power or 1))] + ([(below, -1)] if below else [])
+
+
+def _name(word: str) -> str:
+    """One spelling of a unit's name; the case of `MW`, `mW`, `K` says what it is."""
+    if word in _FACTORS:
+        return word
+    word = word.lower()
+    if word not in _NAMES and len(word) > 2 and word.endswith("s") and not word.endswith("ss"):
+        word = word[:-1]
+    return _NAMES.get(word, word)
+
+
+def is_known(unit: str, *, letters: bool) -> bool:
+    """May this unit stand behind a bare number without `\\text`?
+
+    One letter may only with `letters`: 5 m is a product where no unit is expected.
+    """
+    names = [one.partition("^")[0] for one in unit.split()]
+    surely = [name in _KNOWN or len(name) > 3 for name in names]
+    if len(names) == 1:
+        return surely[0] or len(unit) > 4 or (letters and names[0] in _LETTERS)
+    may_be = all(sure or name in _LETTERS for name, sure in zip(names, surely, strict=True))
+    return may_be and (any(surely) or letters)
+
+
+def conversion(gold: str, answer: str) -> Fraction | None:
+    """What one of the answer's unit is worth in the gold's; None where they measure other things.
+
+    >>> conversion("m s^-1", "h^-1 km")
+    Fraction(5, 18)
+    """
+    (dimensions, worth), (others, other) = _dimensions(gold), _dimensions(answer)
+    return other / worth if dimensions == others else None
+
+
+def _dimensions(unit: str) -> tuple[dict[str, int], Fraction]:
+    powers: Counter[str] = Counter()
+    worth = Fraction(1)
+    for one in unit.split():
+        name, _, power = one.partition("^")
+        dimension, factor = _FACTORS.get(name, (name, Fraction(1)))
+        powers[dimension] += int(power or 1)
+        worth *= factor ** int(power or 1)
+    return {name: power for name, power in powers.items() if power}, worth

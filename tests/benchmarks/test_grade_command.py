@@ -1,0 +1,285 @@
+"""`mas-bench grade`: rows in, grades out, and what a bad file, option or kill does to it."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from benchmarks.cli import app
+from benchmarks.grade import LISTED, Summary, read_rows
+from benchmarks.metrics import interval
+from mas_envs.errors import BadFile
+from mas_envs.grading import grade_math, grade_qa
+
+ROWS = [
+    {"id": "a", "response": r"\boxed{\frac12}", "gold": "0.5", "label": True},
+    {"id": 7, "response": r"\boxed{3}", "gold": 3, "label": 0},
+    {"response": "none", "gold": ["1", 2.5], "label": None},
+    {"response": r"\boxed{2.5}", "gold": ["1", 2.5], "label": 1},
+]
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def rows_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def call(*arguments):
+    return CliRunner().invoke(app, ["grade", *map(str, arguments)], env={"COLUMNS": "200"})
+
+
+@pytest.fixture
+def answers(tmp_path):
+    return write(tmp_path / "answers.jsonl", ROWS)
+
+
+def test_one_row_per_row_in_order_with_reason_and_id(answers):
+    done = call(answers)
+    assert done.exit_code == 0, done.stderr
+    out = answers.with_name("answers.graded.jsonl")
+    found = rows_of(out)
+    assert [row["correct"] for row in found] == [True, True, False, True]
+    assert [row.get("id") for row in found] == ["a", 7, None, None]
+    assert [row["line"] for row in found] == [1, 2, 3, 4]
+    want = msgspec.to_builtins(grade_math(ROWS[2]["response"], ["1", "2.5"]))
+    want.pop("score", None)
+    assert found[2] == {"line": 3} | want
+    assert "75.00 %" in done.stdout
+    assert str(out) in done.stderr
+
+
+def test_labels_are_compared_and_the_lines_that_differ_named(answers):
+    done = call(answers, "--expected", "label")
+    assert done.exit_code == 0
+    assert "66.67 %" in done.stdout
+    assert "1 differ from their label" in done.stdout
+    found = rows_of(answers.with_name("answers.graded.jsonl"))
+    assert [row.get("expected") for row in found] == [True, False, None, True]
+
+
+def test_undecided_golds_are_listed_and_exit_with_one(tmp_path):
+    file = write(tmp_path / "f.jsonl", [*ROWS, *[{"response": r"\boxed{1}", "gold": ""}] * 30])
+    done = call(file)
+    assert done.exit_code == 1
+    assert f"30 undecided, the first {LISTED}" in done.stdout
+    assert "30 rows have no verdict" in done.stderr
+    assert "75.00 %" in done.stdout, "they are no wrong answers"
+
+
+def test_the_qa_grader_scores(tmp_path):
+    file = write(tmp_path / "f.jsonl", [{"out": "the red cat", "ref": ["a cat", "cow"]}] * 3)
+    done = call(file, "--grader", "qa", "--metric", "f1", "--normaliser", "squad",
+                "--response", "out", "--gold", "ref")  # fmt: skip
+    assert done.exit_code == 0, done.stderr
+    want = grade_qa("the red cat", ["a cat", "cow"], metric="f1", normaliser="squad")
+    found = rows_of(tmp_path / "f.graded.jsonl")
+    assert [row["score"] for row in found] == [want.score] * 3
+    assert want.score == pytest.approx(2 / 3)
+    assert "66.67 %" in done.stdout
+
+
+def test_numbers_keep_their_value_on_the_way_to_a_gold(tmp_path):
+    big, small = 12345678901234567890123456789, 1e-7
+    rows = [{"response": rf"\boxed{{{big}}}", "gold": big}, {"response": "", "gold": small}]
+    found = list(read_rows(write(tmp_path / "f.jsonl", rows), "response", "gold", None))
+    assert found[0].golds == str(big)
+    assert float(found[1].golds) == small
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b'{"response": "\xff", "gold": 1}', "f.jsonl:1: not JSON"),
+        (b'{"response": "a", "gold": ' + b"[" * 10**5 + b"]" * 10**5 + b"}", "f.jsonl:1: not JSON"),
+        (b'{"response": "a", "gold": 1}\n{"response": "a"', "f.jsonl:2: not JSON"),
+        (b'{"gold": 1, "output": ""}', "no key 'response'; --response KEY names another; the row "
+                                       "has gold, output"),
+        (b'{"response": ""}', "no key 'gold'; --gold KEY"),
+        (b'{"response": null, "gold": 1}', "response is None, not a text"),
+        (b'{"response": ["a"], "gold": 1}', "response is ['a'], not a text"),
+        (b'{"response": "a", "gold": {"a": 1}}', "gold is {'a': 1}; give a text, a number"),
+        (b'{"response": "a", "gold": []}', "gold is []"),
+        (b'{"response": "a", "gold": true}', "gold is True"),
+        (b'{"response": "a", "gold": [1, [2]]}', "gold is [1, [2]]"),
+        (b"[1]", "f.jsonl:1: a list, not an object"),
+        (b"", "has no row"),
+        (b"\n \n", "has no row"),
+    ],
+)  # fmt: skip
+def test_bad_rows_are_named_before_anything_is_graded(tmp_path, content, says):
+    (tmp_path / "f.jsonl").write_bytes(content)
+    done = call(tmp_path / "f.jsonl")
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["f.jsonl"]
+
+
+@given(st.binary(max_size=200) | st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(st.sampled_from(["response", "gold", "label"]), inner, max_size=3),
+    max_leaves=6,
+).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+def test_any_bytes_are_rows_or_a_named_mistake(tmp_path, content):
+    path = tmp_path / "f.jsonl"
+    path.write_bytes(content)
+    try:
+        for row in read_rows(path, "response", "gold", "label"):
+            assert isinstance(row.response, str)
+            assert row.golds
+            assert row.expected in (True, False, None)
+    except BadFile as error:
+        assert str(error).startswith(f"{path}:")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--policy", "stric"], "did you mean 'strict'"),
+        (["--grader", "mth"], "did you mean 'math'"),
+        (["--grader", "qa", "--policy", "strict"], "unknown option of the qa grader 'policy'"),
+        (["--metric", "f1"], "unknown option of the math grader 'metric'"),
+        (["--expected", "labels"], "no key 'labels'; --expected KEY"),
+        (["--expected", "response"], "give true or false"),
+        (["--out", "answers.jsonl"], "is the input"),
+        (["--out", "."], "is a folder"),
+        (["--out", "nowhere/out.jsonl"], "nowhere/out.jsonl: No such file"),
+        (["--out", "other.jsonl"], "holds something else"),
+    ],
+)
+def test_mistakes_say_what_to_do(answers, monkeypatch, arguments, says):
+    monkeypatch.chdir(answers.parent)
+    write(answers.with_name("other.jsonl"), [{"mine": 1}])
+    done = call("answers.jsonl", *arguments)
+    assert done.exit_code == 2
+    assert says in done.stderr
+    assert rows_of(answers.with_name("other.jsonl")) == [{"mine": 1}]
+    assert len(rows_of(answers)) == 4
+
+
+@pytest.mark.parametrize("path", [".", "none.jsonl"])
+def test_a_file_that_is_none_is_refused(tmp_path, path):
+    assert call(tmp_path / path).exit_code == 2
+
+
+# going on
+
+
+def test_a_torn_output_is_continued_to_the_same_bytes(answers):
+    call(answers)
+    out = answers.with_name("answers.graded.jsonl")
+    whole = out.read_bytes()
+    for cut in range(len(whole)):
+        if cut % 37 and whole[cut - 1 : cut] != b"\n":
+            continue  # a sample of the places, and every end of a line
+        out.write_bytes(whole[:cut])
+        assert call(answers).exit_code == 0
+        assert out.read_bytes() == whole
+
+
+def test_another_input_or_option_does_not_continue_an_output(answers):
+    out = answers.with_name("answers.graded.jsonl")
+    assert call(answers).exit_code == 0
+    before = out.read_bytes()
+    refused = call(answers, "--policy", "strict")
+    assert refused.exit_code == 2
+    assert "options = {}, now it is {'policy': 'strict'}" in refused.stderr
+    write(answers, ROWS[:2])
+    refused = call(answers)
+    assert refused.exit_code == 2
+    assert "another content" in refused.stderr
+    assert out.read_bytes() == before
+    out.unlink()
+    assert call(answers).exit_code == 0
+    assert len(rows_of(out)) == 2
+
+
+def test_an_output_with_foreign_rows_is_refused(answers):
+    call(answers)
+    out = answers.with_name("answers.graded.jsonl")
+    for foreign in ('{"a": 1}\n', out.read_text().splitlines()[0] + "\n"):
+        whole = out.read_text()
+        out.write_text(whole + foreign)
+        done = call(answers)
+        assert done.exit_code == 2
+        assert f"{out}:5: not a row of this grading" in done.stderr
+        out.write_text(whole)
+
+
+COMMAND = "from benchmarks.cli import app; app(prog_name='mas-bench')"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_command_goes_on_where_it_was(tmp_path, number):
+    shuffled = random.Random(0).choices(ROWS, k=60_000)
+    file = write(tmp_path / "f.jsonl", [row | {"id": k} for k, row in enumerate(shuffled)])
+    out = tmp_path / "f.graded.jsonl"
+    command = [sys.executable, "-c", COMMAND, "grade", "f.jsonl"]
+    killed = 0
+    while True:
+        process = subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        )
+        start = out.stat().st_size if out.exists() else 0
+        while process.poll() is None:
+            if killed < 3 and out.exists() and out.stat().st_size > start + 500_000:
+                process.send_signal(number)
+                killed += 1
+                break
+            time.sleep(0.005)
+        said = process.communicate()[1]
+        if process.returncode == 0:
+            break
+        if number == signal.SIGINT:
+            assert process.returncode == 130
+            assert "the same command goes on" in said
+    assert killed
+    found = rows_of(out)
+    assert [row["id"] for row in found] == list(range(60_000))
+    right = {id(row): grade_math(row["response"], _text(row["gold"])).correct for row in ROWS}
+    assert [row["correct"] for row in found] == [right[id(row)] for row in shuffled]
+    assert file.exists()
+
+
+def _text(gold):
+    return [str(one) for one in gold] if isinstance(gold, list) else str(gold)
+
+
+def test_two_writers_of_one_output_do_not_mix(answers):
+    import fcntl
+
+    out = answers.with_name("answers.graded.jsonl")
+    with out.open("ab") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = call(answers)
+    assert done.exit_code == 2
+    assert "another mas-bench grade is writing it" in done.stderr
+
+
+@given(st.integers(0, 400), st.integers(0, 400))
+@settings(deadline=None, max_examples=50)
+def test_the_accuracy_is_the_mean_with_its_interval(right, wrong):
+    summary = Summary(right=right, wrong=wrong, undecided=3)
+    if not right + wrong:
+        assert summary.accuracy() is None
+        return
+    mean, low, high = summary.accuracy()
+    expected = [1.0] * right + [0.0] * wrong
+    assert mean == pytest.approx(100 * right / (right + wrong))
+    assert (low, high) == pytest.approx(tuple(100 * x for x in interval(expected)))
