@@ -24,7 +24,7 @@ from benchmarks.trained import origins
 from mas_envs.console import command_line, progress
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.errors import UserError
-from mas_envs.grading.batch import VERSIONS, grade_each
+from mas_envs.grading.processes.batch import VERSIONS, grade_each
 from mas_envs.policies.named import targets_named
 from mas_envs.tasks import Task, TaskSet
 from mas_envs.workflow import WorkflowEnv

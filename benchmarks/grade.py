@@ -30,7 +30,7 @@ from benchmarks.metrics import interval
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import BadFile, UserError
 from mas_envs.files import json_objects, whole_file
-from mas_envs.grading.batch import grade_each
+from mas_envs.grading.processes.batch import grade_each
 
 FLUSH_ROWS = 200
 LISTED = 20  # lines named in the summary, of each kind

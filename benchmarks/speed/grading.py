@@ -34,7 +34,7 @@ from benchmarks.speed.rewrites import KINDS, pairs
 from benchmarks.speed.table import show, spread
 from benchmarks.suites import load_suite
 from mas_envs.console import progress
-from mas_envs.grading.math_answer import extract
+from mas_envs.grading.extraction import extract
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 SHARED = Path(__file__).resolve().parents[3] / "shared"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from mas_envs.grading.evaluate import exact
-from mas_envs.grading.expression import read
-from mas_envs.grading.limits import MAX_ANSWER, LimitHit, Unparseable, start_work
-from mas_envs.grading.notation import canonical, key
-from mas_envs.grading.structure import readings
+from mas_envs.grading.formulas.evaluate import exact
+from mas_envs.grading.formulas.expression import read
+from mas_envs.grading.formulas.limits import MAX_ANSWER, LimitHit, Unparseable, start_work
+from mas_envs.grading.formulas.notation import canonical, key
+from mas_envs.grading.formulas.structure import readings
 
 
 def ballot(answer: str) -> Fraction | str:

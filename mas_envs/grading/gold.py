@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from mas_envs.errors import UserError
-from mas_envs.grading.limits import MAX_ANSWER
+from mas_envs.grading.formulas.limits import MAX_ANSWER
 from mas_envs.grading.math_answer import grade_math_here
 from mas_envs.parsing import find_boxes, peel
 

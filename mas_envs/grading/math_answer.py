@@ -1,8 +1,7 @@
 r"""`grade_math`: the final answer in a response against the reference answer.
 
-Extraction: the text after the last `</think>`; there the last complete `\boxed{}`. Boxes joined
-only by commas or "and" are one answer of several parts, so that naming every candidate is no way
-to be right. Then the layers of `equality`, and math-verify last, in a process of its own.
+Extraction: the last complete `\boxed{}` after the last `</think>` (`extraction`). Then the layers
+of `formulas.equality`, and math-verify last, in a process of its own.
 """
 
 from __future__ import annotations
@@ -12,31 +11,23 @@ from collections.abc import Callable, Sequence
 
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import MachineryError
-from mas_envs.grading.equality import same
-from mas_envs.grading.limits import (
+from mas_envs.grading.extraction import extract
+from mas_envs.grading.formulas.equality import same
+from mas_envs.grading.formulas.limits import (
     MAX_ANSWER,
-    MAX_PARTS,
     BadGold,
     LimitHit,
     Unfamiliar,
     Unparseable,
 )
-from mas_envs.grading.notation import canonical
+from mas_envs.grading.formulas.notation import canonical
 from mas_envs.grading.policy import MathPolicy, PolicyLike, math_policy
-from mas_envs.parsing import Box, after_think, ends_in_think, find_boxes, peel
 
 GRADER = "math-1"
 
 _Ask = Callable[[str, str, str, str], Grade]
 """Takes gold, answer, the answer as written, and what to say when it cannot be read."""
 
-_GAP = r"(?:[\s$~]|\\(?:[()\[\],;:! \\]|q?quad))*"
-_WORD = r"(?:\\(?:text|mbox|textrm)\s*\{)?\s*,?\s*(?P<word>and|or)\s*\}?"
-_JOIN = re.compile(
-    rf"{_GAP}(?:|[,;]{_GAP}(?:{_WORD}{_GAP})?|(?<![A-Za-z]){_WORD.replace('word', 'only')}{_GAP})"
-    rf"(?:[A-Za-z](?:_\{{?\w+\}}?)?\s*={_GAP})?"
-)
-_MAX_GAP = 60
 # math-verify drops what it cannot read and goes on, so it sees formulas only: no words, no `\\ne`,
 # no factorials or power towers (it compares by six decimals), no long integers.
 _FORMULA = re.compile(r"[A-Za-z0-9\s\\{}()\[\]|+\-*/^_=<>.,;:&']{1,400}")
@@ -111,34 +102,6 @@ _WHY = {
 }
 
 
-def extract(response: str) -> tuple[str | None, str]:
-    """(answer, "ok"), or (None, "no_answer" | "truncated")."""
-    if ends_in_think(response):
-        return None, "truncated"
-    text = after_think(response)
-    boxes, unclosed = find_boxes(text)
-    if unclosed:
-        return None, "truncated"
-    if not boxes:
-        return None, "no_answer"
-    parts, nearest = [_inside(text, boxes[-1])], boxes[-1]
-    for box in boxes[-2 : -2 - MAX_PARTS : -1]:
-        between = text[box.end : nearest.start]
-        is_near = len(between) <= _MAX_GAP and "\n\n" not in between
-        join = _JOIN.fullmatch(between) if is_near else None
-        if not join:
-            break
-        is_or = "or" in (join["word"], join["only"])
-        parts += [r" \text{ or } " if is_or else ", ", _inside(text, box)]
-        nearest = box
-    answer = parts[0] if len(set(parts[::2])) == 1 else "".join(reversed(parts))
-    return (answer, "ok") if answer else (None, "no_answer")
-
-
-def _inside(text: str, box: Box) -> str:
-    return peel(text[box.inner : box.end - 1])
-
-
 def _is_integer(text: str) -> bool:
     digits = text[1:] if text[:1] == "-" else text
     return digits.isdigit() and digits.isascii() and len(digits) < MAX_ANSWER
@@ -202,7 +165,7 @@ def _short(text: str) -> str:
 
 
 def _ask_math_verify(gold: str, given: str, answer: str, why: str) -> Grade:
-    from mas_envs.grading import pool
+    from mas_envs.grading.processes import pool
 
     try:
         verdict = pool.ask(gold, given)
@@ -218,7 +181,7 @@ def _ask_math_verify(gold: str, given: str, answer: str, why: str) -> Grade:
 
 def _blame(gold: str, answer: str) -> Grade:
     """A pair was too much for math-verify: because of the answer, or of the gold?"""
-    from mas_envs.grading import pool
+    from mas_envs.grading.processes import pool
 
     reason = "math-verify used up its CPU time or memory"
     if pool.ask(gold, "1") == "limit":

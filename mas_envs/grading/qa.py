@@ -9,8 +9,8 @@ from typing import Literal, get_args
 
 from mas_envs.episodes.schema import Grade, GradeStatus
 from mas_envs.errors import UnknownName
-from mas_envs.grading import strict_text
-from mas_envs.grading.normalisers import NORMALISERS
+from mas_envs.grading.texts import strict_text
+from mas_envs.grading.texts.normalisers import NORMALISERS
 from mas_envs.parsing import after_think, tag
 
 GRADER = "qa-2"
@@ -46,8 +46,8 @@ def grade_qa(
       paper, but a gold that leaves nothing is only in an answer that leaves nothing; "strict" wants
       whole words (`strict_text.contains`). Who names every candidate scores 1.
 
-    `normaliser`: "strict" (`mas_envs.grading.strict_text`), "squad", "triviaqa" or "nfd"
-    (`mas_envs.grading.normalisers`).
+    `normaliser`: "strict" (`mas_envs.grading.texts.strict_text`), "squad", "triviaqa" or "nfd"
+    (`mas_envs.grading.texts.normalisers`).
 
     `correct` is `score == 1.0` in every metric. It and `score` are None for golds that cannot be
     compared: none at all, a blank one, or one that is no text.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from benchmarks.speed.grading import SHARED, file_golds
 from benchmarks.speed.rewrites import KINDS, algebra, numbers, pairs
 from mas_envs.grading import grade_math
-from mas_envs.grading.notation import canonical, key
+from mas_envs.grading.formulas.notation import canonical, key
 
 rationals = st.fractions(max_denominator=999).filter(lambda q: abs(q) < 10**6)
 

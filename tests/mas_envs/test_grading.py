@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mas_envs.grading import grade_math, pool
-from mas_envs.grading.equality import same
-from mas_envs.grading.limits import BadGold, LimitHit, Unparseable
-from mas_envs.grading.notation import canonical
+from mas_envs.grading import grade_math
+from mas_envs.grading.formulas.equality import same
+from mas_envs.grading.formulas.limits import BadGold, LimitHit, Unparseable
+from mas_envs.grading.formulas.notation import canonical
+from mas_envs.grading.processes import pool
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 

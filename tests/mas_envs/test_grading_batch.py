@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from mas_envs.errors import MachineryError, UserError
-from mas_envs.grading import batch, crew, grade_many, grade_math, grade_qa, pool
+from mas_envs.grading import grade_many, grade_math, grade_qa
+from mas_envs.grading.processes import batch, crew, pool
 
 GOLDS = [r"\frac{1}{2}", "7", r"\{1,2\}", "3.14", r"x^2+1", "(1,2)", r"\sqrt{2}"]
 RESPONSES = [rf"So \boxed{{{answer}}}." for answer in ("0.5", "8", "2,1", "3.14", "1+x^2", "(2,1)")]
@@ -112,7 +113,7 @@ def test_a_killed_process_is_replaced_and_no_grade_is_lost() -> None:
 
 DEADLY = """
 import os
-from mas_envs.grading import batch
+from mas_envs.grading.processes import batch
 right = batch.GRADERS["math"]
 def grade(response, gold, policy="default"):
     if response == "deadly" and os.getpid() != MAIN:
@@ -130,7 +131,7 @@ def deadly(at_once, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     text = DEADLY.replace("MAIN", str(os.getpid()))
     (tmp_path / "deadly_grader.py").write_text(text)
     monkeypatch.syspath_prepend(tmp_path)
-    serve = "import deadly_grader; from mas_envs.grading.crew import serve; serve()"
+    serve = "import deadly_grader; from mas_envs.grading.processes.crew import serve; serve()"
     monkeypatch.setattr(crew, "_SERVE", serve)
 
 
@@ -201,7 +202,8 @@ def test_threads_may_grade_many_at_a_time() -> None:
 
 
 UNGUARDED = """
-from mas_envs.grading import batch, grade_many
+from mas_envs.grading.processes import batch
+from mas_envs.grading import grade_many
 batch.IN_PLACE_S = 0.0
 print("once")
 grades = grade_many([r"\\boxed{1}", r"\\boxed{2}"] * 200, ["1"] * 400, processes=2)
@@ -210,7 +212,7 @@ print([grade.correct for grade in grades] == [True, False] * 200)
 KILLED = (
     UNGUARDED
     + """
-from mas_envs.grading import pool
+from mas_envs.grading.processes import pool
 def tell(done, total):
     if done == 100:
         print(*(child.process.pid for child in pool._alive), flush=True)

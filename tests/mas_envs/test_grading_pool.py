@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 
 from mas_envs.errors import MachineryError
-from mas_envs.grading import grade_math, pool
+from mas_envs.grading import grade_math
+from mas_envs.grading.processes import pool
 
 INTEGRAL = r"\int_0^1 x dx"
 HOG = r"\prod_{{k=1}}^{{{}9999999}} k"
@@ -317,7 +318,7 @@ def test_closing_leaves_no_process_behind() -> None:
 
 
 KILLED = """
-from mas_envs.grading import pool
+from mas_envs.grading.processes import pool
 assert pool.ask(r"\\int_0^1 x dx", "0.5") == "equal"
 print(*(child.process.pid for child in pool._alive), flush=True)
 pool.ask("7", r"\\prod_{k=1}^{99999999} k")

@@ -83,7 +83,7 @@ signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals) - {signal.SIGINT})
 """
 KEEPER_GONE = """
 import os
-from mas_envs.grading import pool
+from mas_envs.grading.processes import pool
 for child in pool._alive:
     os.kill(child.process.pid, 9)
 print(pool.ask("1", r"\\int_0^2 x dx"))

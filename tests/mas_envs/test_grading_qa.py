@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mas_envs.grading import grade_qa
-from mas_envs.grading.strict_text import normalise
+from mas_envs.grading.texts.strict_text import normalise
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from mas_envs.episodes.schema import Episode, Grade, decode, encode
 from mas_envs.errors import UnknownName, UserError
 from mas_envs.grading import grade_qa
-from mas_envs.grading.normalisers import NORMALISERS, nfd, squad, triviaqa
 from mas_envs.grading.qa import METRICS
+from mas_envs.grading.texts.normalisers import NORMALISERS, nfd, squad, triviaqa
 from mas_envs.search import base
 from mas_envs.tools import qa_grader
 from tests.mas_envs.env_cases import play

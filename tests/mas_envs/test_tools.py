@@ -9,7 +9,8 @@ import pytest
 
 from mas_envs import collect, grading, rollout
 from mas_envs.errors import UserError
-from mas_envs.grading import grade_math_here, pool
+from mas_envs.grading import grade_math_here
+from mas_envs.grading.processes import pool
 from mas_envs.tool_queue import ToolQueue
 from mas_envs.tools import as_grade, call_now, math_grader
 from tests.mas_envs.rollout_cases import TASKS, Chat, Flaky

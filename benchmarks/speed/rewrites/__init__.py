@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from benchmarks.speed.rewrites import algebra, numbers, parts
 from benchmarks.speed.rewrites.numbers import Rewritten
-from mas_envs.grading.notation import canonical, key
+from mas_envs.grading.formulas.notation import canonical, key
 
 
 class Pair(NamedTuple):

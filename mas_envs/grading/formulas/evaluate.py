@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from mas_envs.grading.expression import Tree
-from mas_envs.grading.limits import (
+from mas_envs.grading.formulas.expression import Tree
+from mas_envs.grading.formulas.limits import (
     MAX_ANGLE,
     MAX_EXACT_BITS,
     MAX_FACTORIAL,

@@ -11,10 +11,10 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from mas_envs.grading import units
-from mas_envs.grading.expression import number
+from mas_envs.grading.formulas import units
+from mas_envs.grading.formulas.expression import number
+from mas_envs.grading.formulas.spelling import FUNCTIONS
 from mas_envs.grading.policy import DEFAULT, MathPolicy
-from mas_envs.grading.spelling import FUNCTIONS
 
 
 class Quantity(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 
-from mas_envs.grading.limits import LimitHit
-from mas_envs.grading.structure import Form
+from mas_envs.grading.formulas.limits import LimitHit
+from mas_envs.grading.formulas.structure import Form
 
 _MAX_SIGNS = 3  # in one part: 2^3 cases
 

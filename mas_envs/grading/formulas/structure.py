@@ -9,7 +9,7 @@ import re
 from collections.abc import Container
 from typing import Literal, NamedTuple
 
-from mas_envs.grading.limits import MAX_PARTS, LimitHit, charge
+from mas_envs.grading.formulas.limits import MAX_PARTS, LimitHit, charge
 
 Kind = Literal["list", "set", "tuple", "union", "matrix", "relation", "scalar"]
 

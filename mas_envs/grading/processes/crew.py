@@ -26,15 +26,15 @@ import msgspec
 
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import MachineryError
-from mas_envs.grading.batch import GRADERS, VERSIONS, Pair
-from mas_envs.grading.pool import Child
+from mas_envs.grading.processes.batch import GRADERS, VERSIONS, Pair
+from mas_envs.grading.processes.pool import Child
 
 _CHUNK_CHARACTERS = 1 << 18
 _AHEAD = 8  # chunks per process that may wait for a slow one before them
 _LOSSES = 3  # of processes, at one pair or at their start, until it is given up
 _PATIENCE = 900.0  # seconds; a backstop against stopped processes, never decides a verdict
 _SEND_S = 0.1  # seconds between two lines of a process that has grades
-_SERVE = "from mas_envs.grading.crew import serve; serve()"
+_SERVE = "from mas_envs.grading.processes.crew import serve; serve()"
 _FIX = "is there memory left? With processes=1 the calling program grades by itself"
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from mas_envs.grading.limits import MAX_PARTS, LimitHit, charge
-from mas_envs.grading.structure import split
+from mas_envs.grading.formulas.limits import MAX_PARTS, LimitHit, charge
+from mas_envs.grading.formulas.structure import split
 
 Rows = list[list[str]]
 

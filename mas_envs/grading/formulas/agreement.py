@@ -13,9 +13,9 @@ from collections.abc import Callable, Container
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from mas_envs.grading.evaluate import Undefined, context, nodes, value_at, variables
-from mas_envs.grading.expression import Tree
-from mas_envs.grading.limits import LimitHit, TooLarge, Unparseable, charge
+from mas_envs.grading.formulas.evaluate import Undefined, context, nodes, value_at, variables
+from mas_envs.grading.formulas.expression import Tree
+from mas_envs.grading.formulas.limits import LimitHit, TooLarge, Unparseable, charge
 
 _WHOLE = frozenset({"floor", "ceil", "factorial", "binom"})
 _SCALES = (1, 3, 1, 5, 2, 9)  # of the real points

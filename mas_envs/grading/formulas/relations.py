@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from mas_envs.grading import evaluate
-from mas_envs.grading.expression import Tree, read
-from mas_envs.grading.limits import Unparseable
-from mas_envs.grading.notation import key
-from mas_envs.grading.spelling import FUNCTIONS
-from mas_envs.grading.structure import Form
+from mas_envs.grading.formulas import evaluate
+from mas_envs.grading.formulas.expression import Tree, read
+from mas_envs.grading.formulas.limits import Unparseable
+from mas_envs.grading.formulas.notation import key
+from mas_envs.grading.formulas.spelling import FUNCTIONS
+from mas_envs.grading.formulas.structure import Form
 
 _FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", "=": "=", r"\ne": r"\ne"}
 _GREEK = "alpha|beta|gamma|delta|epsilon|eta|theta|kappa|lambda|mu|nu|rho|sigma|tau|phi|psi|omega"

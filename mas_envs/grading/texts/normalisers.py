@@ -22,7 +22,7 @@ import string
 import unicodedata
 from collections.abc import Callable
 
-from mas_envs.grading import strict_text
+from mas_envs.grading.texts import strict_text
 
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from mas_envs.grading.spelling import FUNCTIONS, RENAMED, SPACING, from_unicode
+from mas_envs.grading.formulas.spelling import FUNCTIONS, RENAMED, SPACING, from_unicode
 
 _COMMAND = re.compile(r"\\(operatorname\*|[A-Za-z]+|.)", re.DOTALL)
 _COLOUR = re.compile(r"\\(?:text)?color\s*\{[^{}]*\}")

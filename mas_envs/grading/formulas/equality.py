@@ -16,9 +16,9 @@ from fractions import Fraction
 
 import msgspec
 
-from mas_envs.grading import agreement, matrices, reals, residues, structure
-from mas_envs.grading.clauses import same_parameter, without_clause
-from mas_envs.grading.limits import (
+from mas_envs.grading.formulas import agreement, matrices, reals, residues, structure
+from mas_envs.grading.formulas.clauses import same_parameter, without_clause
+from mas_envs.grading.formulas.limits import (
     MAX_WORK,
     BadGold,
     LimitHit,
@@ -26,12 +26,12 @@ from mas_envs.grading.limits import (
     charge,
     start_work,
 )
-from mas_envs.grading.notation import key
+from mas_envs.grading.formulas.notation import key
+from mas_envs.grading.formulas.relations import Relation, is_name, relation
+from mas_envs.grading.formulas.scalar import blamed, read_gold, same_scalar
+from mas_envs.grading.formulas.signs import signs_written_out
+from mas_envs.grading.formulas.structure import Form, form
 from mas_envs.grading.policy import DEFAULT, MathPolicy
-from mas_envs.grading.relations import Relation, is_name, relation
-from mas_envs.grading.scalar import blamed, read_gold, same_scalar
-from mas_envs.grading.signs import signs_written_out
-from mas_envs.grading.structure import Form, form
 
 
 def same(gold: str, answer: str, policy: MathPolicy = DEFAULT) -> bool:

@@ -6,9 +6,9 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from mas_envs.grading import evaluate
-from mas_envs.grading.expression import read
-from mas_envs.grading.limits import LimitHit, Unparseable
+from mas_envs.grading.formulas import evaluate
+from mas_envs.grading.formulas.expression import read
+from mas_envs.grading.formulas.limits import LimitHit, Unparseable
 
 _RESIDUE = re.compile(
     r"(?:[A-Za-z](?:_\w)?\s*(?:\\equiv|=)\s*)?"

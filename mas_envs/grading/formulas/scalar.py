@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import TypeVar
 
-from mas_envs.grading import agreement, evaluate, quantity
-from mas_envs.grading.expression import Tree, read
-from mas_envs.grading.limits import BadGold, LimitHit, Unparseable, start_work
-from mas_envs.grading.numerals import may_be_written
+from mas_envs.grading.formulas import agreement, evaluate, quantity
+from mas_envs.grading.formulas.expression import Tree, read
+from mas_envs.grading.formulas.limits import BadGold, LimitHit, Unparseable, start_work
+from mas_envs.grading.formulas.numerals import may_be_written
 from mas_envs.grading.policy import DEFAULT, MathPolicy
 
 _Result = TypeVar("_Result")

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
-from mas_envs.grading import evaluate
-from mas_envs.grading.expression import Tree, read
-from mas_envs.grading.limits import LimitHit, Unparseable, charge
-from mas_envs.grading.structure import OPERATORS, split
+from mas_envs.grading.formulas import evaluate
+from mas_envs.grading.formulas.expression import Tree, read
+from mas_envs.grading.formulas.limits import LimitHit, Unparseable, charge
+from mas_envs.grading.formulas.structure import OPERATORS, split
 
 Cut = tuple[Fraction | float, int]
 _INFINITY = float("inf")

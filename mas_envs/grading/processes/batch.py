@@ -110,8 +110,8 @@ def _graded(
     options: dict[str, Any],
     processes: int | None,
 ) -> Iterator[Grade]:
-    from mas_envs.grading.crew import Crew, chunked
-    from mas_envs.grading.pool import cores
+    from mas_envs.grading.processes.crew import Crew, chunked
+    from mas_envs.grading.processes.pool import cores
 
     processes = processes or cores()
     alone = processes == 1 or not hasattr(os, "fork")

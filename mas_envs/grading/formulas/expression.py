@@ -16,8 +16,14 @@ import re
 from fractions import Fraction
 from typing import Any
 
-from mas_envs.grading.limits import MAX_DEPTH, MAX_EXACT_BITS, LimitHit, Unfamiliar, Unparseable
-from mas_envs.grading.spelling import FUNCTIONS
+from mas_envs.grading.formulas.limits import (
+    MAX_DEPTH,
+    MAX_EXACT_BITS,
+    LimitHit,
+    Unfamiliar,
+    Unparseable,
+)
+from mas_envs.grading.formulas.spelling import FUNCTIONS
 
 Tree = tuple[Any, ...]
 

@@ -1,0 +1,1 @@
+"""Other processes: `pool` holds math-verify within its limits, `batch` grades on all cores."""
