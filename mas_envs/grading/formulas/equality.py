@@ -27,8 +27,9 @@ from mas_envs.grading.formulas.limits import (
     start_work,
 )
 from mas_envs.grading.formulas.notation import key
+from mas_envs.grading.formulas.numbers import blamed, read_gold
 from mas_envs.grading.formulas.relations import Relation, is_name, relation
-from mas_envs.grading.formulas.scalar import blamed, read_gold, same_scalar
+from mas_envs.grading.formulas.scalar import same_scalar
 from mas_envs.grading.formulas.signs import signs_written_out
 from mas_envs.grading.formulas.structure import Form, form
 from mas_envs.grading.policy import DEFAULT, MathPolicy

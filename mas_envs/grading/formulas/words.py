@@ -1,0 +1,43 @@
+r"""Answers in words: `\text{east}`, Yes, the letter of a choice."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve"
+_NUMBER_WORDS = {word: str(value) for value, word in enumerate(_NUMBERS.split())}
+_WHOLLY = re.compile(r"\\text\s*\{\s*\(?\w+\)?\s*\}|(?i:yes|no|odd|all)")
+_CHOICE = re.compile(r"(?:\\text\s*\{\s*\(?([A-J])\)?[.:)]?\s*\}|\(?([A-J])[).:])\s*(?=\S)")
+
+
+def is_wholly_words(text: str) -> bool:
+    r"""One word in `\text`, or one of the few short ones that are no product of letters."""
+    return _WHOLLY.fullmatch(text) is not None
+
+
+def chosen(text: str) -> str:
+    r"""The letter of a multiple-choice answer that says its value, too: `\text{(C)} 5`; or ""."""
+    match = _CHOICE.match(text)
+    return (match[1] or match[2]) if match and len(_CHOICE.findall(text)) == 1 else ""
+
+
+def is_words(core: str) -> bool:
+    """Words, not a product of letters: `p - q` and `xyz` are none."""
+    return (
+        re.fullmatch(r"[A-Za-z][A-Za-z' -]*", core) is not None
+        and re.search(r"[A-Za-z]{4}", core) is not None
+        and core.lower() != "infty"
+    )
+
+
+def spoken(text: str) -> str:
+    """What two texts in words must share: no case, no punctuation, no article; signs stay."""
+    text = re.sub(r"\\text\s*\{([^{}]*)\}", r" \1 ", text)
+    text = re.sub(r"(?<=[A-Za-z])-(?=[A-Za-z])", " ", text)
+    text = " ".join(re.sub(r"[^\w\s+\-*/=<>^%\\]", " ", text).split())
+    return text if len(text) == 1 else re.sub(r"^(?:an?|the) (?=\w)", "", text.casefold())
+
+
+def in_digits(text: str) -> str:
+    """A number in words as a numeral, any other text as it is."""
+    return _NUMBER_WORDS.get(spoken(text), text)
