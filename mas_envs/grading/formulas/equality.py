@@ -19,16 +19,14 @@ import msgspec
 from mas_envs.grading.formulas import agreement, matrices, reals, residues, structure
 from mas_envs.grading.formulas.clauses import same_parameter, without_clause
 from mas_envs.grading.formulas.limits import (
-    MAX_WORK,
     BadGold,
     LimitHit,
     Unparseable,
-    charge,
     start_work,
 )
 from mas_envs.grading.formulas.notation import key
 from mas_envs.grading.formulas.numbers import blamed, read_gold
-from mas_envs.grading.formulas.relations import Relation, is_name, relation
+from mas_envs.grading.formulas.relations import Relation, names_apart, relation
 from mas_envs.grading.formulas.scalar import same_scalar
 from mas_envs.grading.formulas.signs import signs_written_out
 from mas_envs.grading.formulas.structure import Form, form
@@ -90,20 +88,29 @@ def _same(gold: str, answer: str, policy: MathPolicy) -> bool:
         if verdict is not None:
             return verdict
     try:
-        gold_form = signs_written_out(form(gold))
+        gold, gold_form = _read(gold)
     except LimitHit as error:
         raise BadGold(str(error)) from None
-    answer_form = signs_written_out(form(answer))
-    if "matrix" in (gold_form.kind, answer_form.kind) or r"\begin" in answer:
-        gold_form, answer_form = _matrix_form(gold, gold_form), _matrix_form(answer, answer_form)
+    answer, answer_form = _read(answer)
     if "list" in (gold_form.kind, answer_form.kind):
-        gold_form, answer_form = _names_apart(gold_form), _names_apart(answer_form)
+        gold_form, answer_form = names_apart(gold_form), names_apart(answer_form)
     if "relation" in (gold_form.kind, answer_form.kind):
         answered = relation(answer, answer_form, is_gold=False)
         return _same_relation(relation(gold, gold_form), answered, policy)
     if gold_form.kind == answer_form.kind == "scalar":
         return same_scalar(gold_form.parts[0], answer_form.parts[0], policy)
     return _same_form(gold_form, answer_form, policy)
+
+
+def _read(text: str) -> tuple[str, Form]:
+    """The text and its form, out of the braces of a set of one; matrices are worked out."""
+    found = signs_written_out(form(text))
+    if found.kind == "set" and len(found.parts) == 1:
+        text = found.parts[0]
+        inner = signs_written_out(form(text))
+        if inner.kind != "set" and text != r"\emptyset":  # a set of sets stays one
+            found = inner
+    return text, matrices.worked_out(text, found)
 
 
 def _same_sets(gold: str, answer: str, policy: MathPolicy) -> bool | None:
@@ -124,11 +131,6 @@ def _same_sets(gold: str, answer: str, policy: MathPolicy) -> bool | None:
 def _same_form(gold: Form, answer: Form, policy: MathPolicy) -> bool:
     if "scalar" in (gold.kind, answer.kind):
         multi, scalar = (answer, gold) if gold.kind == "scalar" else (gold, answer)
-        if multi.kind in ("list", "set", "union") and len(multi.parts) == 1:
-            if r"\emptyset" in multi.parts[0]:
-                return False  # the set of the empty set
-            charge(MAX_WORK // 10)  # nobody nests ten sets
-            return _same(gold.parts[0], answer.parts[0], policy)
         if answer.marks == ("or",):  # one value in several forms: 1/2 or 0.5
             return all([_same(gold.parts[0], part, policy) for part in answer.parts])
         if r"\text" in scalar.parts[0] or multi.kind == "matrix":
@@ -140,40 +142,13 @@ def _same_form(gold: Form, answer: Form, policy: MathPolicy) -> bool:
     if gold.kind in ordered or answer.kind in ordered:
         if not _compatible(gold, answer):
             return False
-        return _same_parts(gold.parts, answer.parts, policy)
+        return _same_parts(gold.parts, _in_order_of_names(answer), policy)
     if policy.order == "kept":
         return _same_parts(gold.parts, answer.parts, policy)
     if gold.kind == "list" and _are_named_apart(gold.parts) and "=" not in answer.parts[0]:
         # x = 1, y = 2 answered by "1, 2": the order says which is which
         return _same_parts(gold.parts, answer.parts, policy)
     return _same_members(gold.parts, answer.parts, policy)
-
-
-def _names_apart(found: Form) -> Form:
-    """`A = B = 90` beside a list is two named values."""
-    if found.kind != "relation" or len(found.parts) < 3 or set(found.marks) != {"="}:
-        return found
-    *names, value = found.parts
-    return (
-        Form("list", [f"{name} = {value}" for name in names]) if all(map(is_name, names)) else found
-    )
-
-
-def _matrix_form(text: str, found: Form) -> Form:
-    """The form with matrices worked out: sums, products, determinants, lists of rows."""
-    if found.kind == "matrix" and found.marks[0] == "v":
-        shape = [int(length) for length in found.marks[1:]]
-        parts = iter(found.parts)
-        value = matrices.determinant([[next(parts) for _ in range(n)] for n in shape])
-        return found if value is None else Form("scalar", [value])
-    if found.kind not in ("scalar", "tuple"):
-        return found
-    rows = matrices.computed(text) if r"\begin" in text else matrices.nested(text)
-    if not rows:
-        return found
-    return Form(
-        "matrix", [cell for row in rows for cell in row], ("p", *(str(len(r)) for r in rows))
-    )
 
 
 def _same_parts(gold: list[str], answer: list[str], policy: MathPolicy) -> bool:
@@ -194,6 +169,14 @@ def _compatible(gold: Form, answer: Form) -> bool:
         shape = matrix.marks[1:]
         return len(shape) == 1 or set(shape) == {"1"}
     return False
+
+
+def _in_order_of_names(found: Form) -> list[str]:
+    """The members of `y = 2, x = 1` as the point (x, y) has them; others as they stand."""
+    names = [part.partition("=")[0].strip() for part in found.parts]
+    if found.kind == "list" and len(set(names)) == len(names) and "".join(names).isalpha():
+        return [part for _, part in sorted(zip(names, found.parts, strict=True))]
+    return found.parts
 
 
 def _are_named_apart(parts: list[str]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from mas_envs.grading.formulas.limits import MAX_PARTS, LimitHit, charge
-from mas_envs.grading.formulas.structure import split
+from mas_envs.grading.formulas.structure import Form, split
 
 Rows = list[list[str]]
 
@@ -19,6 +19,22 @@ _ENVIRONMENT = re.compile(
     re.DOTALL,
 )
 _MAX_FACTORS = 6
+
+
+def worked_out(text: str, found: Form) -> Form:
+    """The form of a text with matrices in it: sums, products, determinants, lists of rows."""
+    if found.kind == "matrix" and found.marks[0] == "v":
+        lengths = [int(length) for length in found.marks[1:]]
+        parts = iter(found.parts)
+        value = determinant([[next(parts) for _ in range(length)] for length in lengths])
+        return found if value is None else Form("scalar", [value])
+    if found.kind not in ("scalar", "tuple"):
+        return found
+    rows = computed(text) if r"\begin" in text else nested(text)
+    if not rows:
+        return found
+    shape = ("p", *(str(len(row)) for row in rows))
+    return Form("matrix", [entry for row in rows for entry in row], shape)
 
 
 def rows_of(body: str) -> Rows:

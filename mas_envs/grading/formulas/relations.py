@@ -141,9 +141,14 @@ def _equation(sides: list[str], is_gold: bool) -> Relation:
     return Relation("equation", [], sides=pair if len(sides) == 2 else (), operator=operator)
 
 
-def is_name(text: str) -> bool:
-    """Is the text the name of a quantity: x, x_1, AB, `\\angle ABC`, `\\text{Area}`?"""
-    return _NAME.fullmatch(text) is not None
+def names_apart(found: Form) -> Form:
+    """`A = B = 90` beside a list is two named values."""
+    if found.kind != "relation" or len(found.parts) < 3 or set(found.marks) != {"="}:
+        return found
+    *names, value = found.parts
+    if not all(map(_NAME.fullmatch, names)):
+        return found
+    return Form("list", [f"{name} = {value}" for name in names])
 
 
 def _is_compound(left: str, is_gold: bool) -> bool:

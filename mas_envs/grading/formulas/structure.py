@@ -138,7 +138,7 @@ def _bracketed(text: str) -> Form | None:
     if opener == r"\{" or (opener == "{" and len(parts) > 1):
         return Form("set", [part for part in parts if part])
     if len(parts) == 1:
-        return None
+        return form(inner) if opener == "{" else None
     if opener == r"\langle":
         opener, closer = "(", ")"
     return Form("tuple", parts, (opener, closer))
