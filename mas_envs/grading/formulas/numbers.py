@@ -17,7 +17,7 @@ from typing import TypeVar
 from mas_envs.grading.formulas import agreement, evaluate, quantity
 from mas_envs.grading.formulas.expression import Tree, read
 from mas_envs.grading.formulas.limits import BadGold, LimitHit, Unparseable, start_work
-from mas_envs.grading.formulas.numerals import may_be_written
+from mas_envs.grading.formulas.written_form import may_be_written
 from mas_envs.grading.policy import MathPolicy
 
 _Result = TypeVar("_Result")
