@@ -356,6 +356,15 @@ CASES: list[tuple[str, str, bool]] = [
     ('\\approx 17.10', '\\approx 17.1', True),
     ('12', '12 \\text{ or } 12.0', True),
     ('12', '12 or 13', False),
+    ('(1,2)', '\\{(1,2)\\}', True),
+    ('\\{(1,2)\\}', '(1,2)', True),
+    ('(1,2)', '{ (1, 2) }', True),
+    ('(1,2)', 'y=2, x=1', True),
+    ('(1,2)', 'y=1, x=2', False),
+    ('(1,2)', 'x=1,y=2', True),
+    ('(1,2,3)', 'c=3,a=1,b=2', True),
+    ('\\{1\\}', '1', True),
+    ('\\{\\emptyset\\}', '\\emptyset', False),
 ]
 # fmt: on
 

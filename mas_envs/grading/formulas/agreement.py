@@ -19,7 +19,8 @@ from mas_envs.grading.formulas.limits import LimitHit, TooLarge, Unparseable, ch
 
 _WHOLE = frozenset({"floor", "ceil", "factorial", "binom"})
 _SCALES = (1, 3, 1, 5, 2, 9)  # of the real points
-_WHOLE_POINTS = 20  # whole numbers: floors differ at few of them
+_WHOLE_POINTS = (*range(1, 18), 37, 100, 101, 997)  # floors differ at few of them
+_REAL_LETTERS = frozenset("xyzt")
 _MAX_DIGITS = 40_000
 _MAX_DIGITS_OF_CALLS = 7000  # of factorials, logarithms and the like
 
@@ -38,7 +39,8 @@ def agree(first: Tree, second: Tree) -> bool:
 
     Raises `Unparseable` where no point is defined for both, `LimitHit`.
     """
-    return all(_near(point) for point in _evaluations(first, second))
+    points = _evaluations(first, second)
+    return all(map(_near, points)) and _same_digits(min(points, key=_size))
 
 
 def agree_as_equations(first: Tree, second: Tree) -> bool:
@@ -85,13 +87,13 @@ def _evaluations(first: Tree, second: Tree, fixed: Container[str] = ()) -> list[
     calls = {node[1] for node in every if node[0] == "call"}
     most = _MAX_DIGITS_OF_CALLS if calls else _MAX_DIGITS
     names = sorted(variables(first) | variables(second))
-    if names:
-        most = 0  # the other points tell x^40 and x^40 + 1 apart
     signed = "abs" in calls
     whole = bool(calls & _WHOLE) or any(_alternates(node) for node in every)
+    if whole and not calls & {"factorial", "binom"} and not set(names).isdisjoint(_REAL_LETTERS):
+        whole = False  # the floor of a real x
     real: list[_Point] = []
     complex_: list[_Point] = []
-    count = (_WHOLE_POINTS if whole else len(_SCALES)) if names else 1
+    count = (len(_WHOLE_POINTS) if whole else len(_SCALES)) if names else 1
     too_large: TooLarge | None = None
     for k in range(count):
         place = {name: 0 if name in fixed else k for name in names}
@@ -100,9 +102,9 @@ def _evaluations(first: Tree, second: Tree, fixed: Container[str] = ()) -> list[
             else _real(ctx, name, place[name], signed)
             for name in names
         }  # fmt: skip
-        branch: list[bool] = []
+        left: tuple[list[bool], list[bool]] = ([], [])  # where each of the two left the reals
         try:
-            x, y = value_at(ctx, first, env, branch), value_at(ctx, second, env, branch)
+            x, y = value_at(ctx, first, env, left[0]), value_at(ctx, second, env, left[1])
         except Undefined:
             continue
         except TooLarge as error:
@@ -114,21 +116,30 @@ def _evaluations(first: Tree, second: Tree, fixed: Container[str] = ()) -> list[
         def gap(digits: int, env: dict[str, Any] = env) -> Any:
             return _gap(first, second, env, digits)
 
-        (complex_ if branch else real).append(_Point(x, y, gap, most))
+        (complex_ if left[0] and left[1] else real).append(_Point(x, y, gap, most))
     if not real and not complex_:
         raise too_large or Unparseable("no value anywhere")
     return real if len(real) >= 2 else real + complex_
 
 
+def _size(point: _Point) -> Any:
+    return max(abs(point.x), abs(point.y))
+
+
+def _same_digits(point: _Point) -> bool:
+    """2024! and 2024! + 1 share their first 50 digits: are all the others the same, too?"""
+    size = _size(point)
+    if size < 1e40:
+        return True
+    digits = min(int(context().mag(size) * 0.30103) + 40, point.most_digits)
+    exact = point.gap(digits)
+    return exact is not None and bool(exact <= size * context().mpf(10) ** (10 - digits))
+
+
 def _near(point: _Point) -> bool:
-    gap, size = abs(point.x - point.y), max(abs(point.x), abs(point.y))
+    gap, size = abs(point.x - point.y), _size(point)
     if gap <= size * 1e-45:
-        if size < 1e40 or not point.most_digits:
-            return True
-        # 2024! and 2024! + 1 share their first 50 digits: compare all of them
-        digits = min(int(context().mag(size) * 0.30103) + 40, point.most_digits)
-        exact = point.gap(digits)
-        return exact is not None and bool(exact <= size * context().mpf(10) ** (10 - digits))
+        return True
     if gap > max(size, context().mpf(1)) * 1e-25:
         return False
     # What is left after cancellation shrinks with more digits; a true difference does not.
@@ -153,9 +164,9 @@ def _alternates(node: Tree) -> bool:
 
 
 def _whole(ctx: Any, name: str, k: int, names: int) -> Any:
-    """1, 2, 3 … for a single variable; hashed ones up to 12 for several."""
+    """1, 2, 3 … and a few large ones for a single variable; hashed ones up to 12 for several."""
     if names == 1:
-        return ctx.mpf(k + 1)
+        return ctx.mpf(_WHOLE_POINTS[k])
     return ctx.mpf(1 + hashlib.sha256(f"{name} {k}".encode()).digest()[0] % 12)
 
 

@@ -18,7 +18,12 @@ _FOR_ALL = re.compile(
 _UNIVERSAL = re.compile(
     r"\\forall|for (?:all|every|any|each)|(?:arbitrary|any|constant|integer|real|natural)"
 )
-_SAYS_MORE = re.compile(r"\d|(?<![A-Za-z])or(?![A-Za-z])|=")
+_WORDS = """
+    for all every any each where with is are be a an the and in of some arbitrary constant constants
+    integer integers real reals number numbers natural rational complex positive negative
+    nonnegative nonzero prime even odd whole function functions text mathbb forall
+"""
+_ALLOWED = frozenset(_WORDS.split())
 _TOKEN = re.compile(r"\\text\s*\{[^{}]*\}|\\[A-Za-z]+|[A-Za-z]+|.", re.DOTALL)
 
 
@@ -43,10 +48,18 @@ def without_clause(text: str) -> Clause:
         return Clause(text[: match.start()].rstrip(" ,;"), parameter, domain)
     match = _FOR_ALL.search(text)
     clause = text[match.start() :] if match else ""
-    if match and match.start() and _UNIVERSAL.search(clause) and not _SAYS_MORE.search(clause):
+    if match and match.start() and _UNIVERSAL.search(clause) and _adds_nothing(clause):
         named = re.search(r"(?<![A-Za-z\\])([a-z])\b.{0,20}(?:integer|\\mathbb\s*\{?Z)", clause)
         return Clause(text[: match.start()].rstrip(" ,;"), named.group(1) if named else "")
     return Clause(text)
+
+
+def _adds_nothing(clause: str) -> bool:
+    """Are its words those of such a clause, with letters between and nothing to compute?"""
+    words = re.findall(r"[A-Za-z]+", clause)
+    return not re.search(r"[\d=<>+*/^]", clause) and all(
+        word.lower() in _ALLOWED or len(word) == 1 for word in words
+    )
 
 
 def same_parameter(gold: Clause, answer: Clause) -> str:

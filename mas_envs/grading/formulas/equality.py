@@ -136,7 +136,7 @@ def _same_form(gold: Form, answer: Form, policy: MathPolicy) -> bool:
         if r"\text" in scalar.parts[0] or multi.kind == "matrix":
             raise Unparseable("a text beside a structure")
         return False
-    if len(gold.parts) != len(answer.parts):
+    if len(gold.parts) != len(answer.parts) or (gold.kind != "union" == answer.kind):
         return False
     ordered = {"tuple", "matrix"}
     if gold.kind in ordered or answer.kind in ordered:
@@ -162,8 +162,9 @@ def _compatible(gold: Form, answer: Form) -> bool:
         return gold.marks == answer.marks
     if kinds == {"matrix"}:
         return gold.marks == answer.marks
-    if kinds == {"tuple", "list"}:
-        return True
+    if kinds == {"tuple", "list"}:  # a point without its brackets; an interval keeps them
+        point = gold if gold.kind == "tuple" else answer
+        return point.marks == ("(", ")") and ("or",) not in (gold.marks, answer.marks)
     if kinds == {"tuple", "matrix"}:  # a row or column vector written as a tuple
         matrix = gold if gold.kind == "matrix" else answer
         shape = matrix.marks[1:]

@@ -169,10 +169,11 @@ def _power(ctx: Any, tree: Tree, env: dict[str, Any], branch: list[bool]) -> Any
     if not base and ctx.re(exponent) < 0:
         raise Undefined
     is_real = ctx.im(base) == 0 and ctx.im(exponent) == 0
-    if is_real and ctx.re(base) < 0 and tree[2][0] == "inverse":
-        index = ctx.re(1 / exponent)
-        if ctx.isint(index) and int(index) % 2:  # an odd root of a negative number is real
-            return -((-base) ** exponent)
+    if is_real and ctx.re(base) < 0:
+        rational = exact(tree[2])
+        if rational is not None and rational.denominator % 2:  # an odd root of a negative is real
+            sign = -1 if rational.numerator % 2 else 1
+            return sign * (-base) ** exponent
     value = base**exponent
     if is_real and ctx.im(value) != 0:
         branch.append(True)

@@ -91,6 +91,9 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 def _split_word(word: str) -> list[tuple[str, str]]:
     if word in _PLAIN or word in _GREEK:
         return [("cmd", "\\" + ("infty" if word.startswith("inf") else word))]
+    for name in ("sin", "cos", "tan", "cot", "ln", "log"):
+        if word.startswith(name) and len(word) == len(name) + 1:  # sinx
+            return [("cmd", "\\" + name), ("sym", word[-1])]
     if len(word) > 3:
         raise Unparseable(f"the word {word!r}")
     return [("sym", letter) for letter in word]

@@ -10,8 +10,15 @@ import re
 
 from mas_envs.grading.formulas.spelling import FUNCTIONS, RENAMED, SPACING, from_unicode
 
+_LINES = re.compile(
+    r"\\begin\s*\{(aligned|align\*?|gathered|split|cases|equation\*?|array)\}(?:\{[lcr]\})?"
+    r"((?:(?!\\begin).)*?)\\end\s*\{\1\}",
+    re.DOTALL,
+)
 _COMMAND = re.compile(r"\\(operatorname\*|[A-Za-z]+|.)", re.DOTALL)
-_COLOUR = re.compile(r"\\(?:text)?color\s*\{[^{}]*\}")
+_ARGUMENTS_TOO = re.compile(
+    r"\\(?:(?:text)?color|[hv]?phantom|[hv]space\*?|tag\*?|label)\s*\{[^{}]*\}"
+)
 _TIGHT_COMMA = re.compile(r"(?<=\d),\s*\\!\s*(?=\d)")
 _BRACED_COMMA = re.compile(r"(?<=\d)\{,\}(?=(\d{3}(?!\d))?)")
 _FONT = re.compile(r"\\mathrm\s*(?:\{((?:[^{}]|\^\{-?\d\})*)\}|([A-Za-z]))")
@@ -100,8 +107,9 @@ def _ascii_signs(text: str) -> str:
 def _latex(text: str) -> str:
     text = _TIGHT_COMMA.sub("", text)
     text = _BRACED_COMMA.sub(lambda m: "" if m.group(1) else ".", text)
-    if "color" in text:
-        text = _COLOUR.sub("", text)
+    text = _ARGUMENTS_TOO.sub(" ", text)
+    if "\\begin" in text:
+        text = _LINES.sub(_lines, text)
     text = _COMMAND.sub(_command, text)
     text = _FONT.sub(_font, text)
     text = _TEXT.sub(_numerals, text)
@@ -114,6 +122,20 @@ def _latex(text: str) -> str:
     if "_" in text:
         text = _WORD_BELOW.sub(lambda m: f"_{{{(m[1] or m[2] or '').strip()}}}", text)
     return text
+
+
+def _lines(match: re.Match[str]) -> str:
+    """The lines of `aligned` or `cases` as a list, or as one chain where they begin with `=`."""
+    name, body = match.groups()
+    is_column = name == "array" and len(match.group()) < len(match.string.strip())
+    if is_column or (name in ("cases", "array") and "&" in body):
+        return match.group()
+    rows = [row.strip() for row in body.replace("&", " ").split(r"\\") if row.strip()]
+    return "".join(
+        (" " if row[:1] in ("=", "<", ">") or row.startswith("\\approx") else ", ") * bool(k)
+        + row.rstrip(",;.")
+        for k, row in enumerate(rows)
+    )
 
 
 def _interval(match: re.Match[str]) -> str:
@@ -182,5 +204,5 @@ def key(text: str) -> str:
 
     A space between two digits stays, since "1 2" is not "12".
     """
-    text = _TEXT.sub(r"\1", text)
+    text = _SPACES.sub(" ", _TEXT.sub(r"\1", text))
     return _SINGLE.sub(r"\1", _KEY_SPACE.sub("", text))

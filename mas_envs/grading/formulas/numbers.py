@@ -98,11 +98,21 @@ def _other_constants(gold: Tree, answer: Tree) -> Iterator[dict[str, str]]:
     given = sorted(filter(_CONSTANT.fullmatch, evaluate.variables(answer)))
     if len(wanted) != len(given) or len(given) > 4:
         return
+    if not all(_is_added(gold, name) for name in wanted):
+        return
     below = [sorted(name[1:] for name in names) for names in (wanted, given)]
     if below[0] == below[1] or (len(given) == 1 and "" in (below[0] + below[1])):
         for order in itertools.permutations(wanted):
             if list(order) != given:
                 yield dict(zip(given, order, strict=True))
+
+
+def _is_added(tree: Tree, name: str) -> bool:
+    """Stands the name in a term of a sum, as a constant of integration does?"""
+    return any(
+        node[0] == "sum" and any(name in evaluate.variables(term) for term in node[1])
+        for node in evaluate.nodes(tree)
+    )
 
 
 def _nearly(

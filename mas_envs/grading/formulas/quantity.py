@@ -131,8 +131,9 @@ def _with_unit(core: str, tail: str, letters: bool) -> Quantity | None:
         .strip()
     )
     first, _, others = words.partition(" ")
-    if first.lower() in units.MULTIPLES and _LITERAL.fullmatch(core):
-        value = number(core.lstrip("+- ")) * units.MULTIPLES[first.lower()]
+    many = first.lower().removesuffix("s")
+    if many in units.MULTIPLES and _LITERAL.fullmatch(core):
+        value = number(core.lstrip("+- ")) * units.MULTIPLES[many]
         unit = units.unit(others)
         if unit or not others.strip():
             return Quantity(("-" if core[0] == "-" else "") + _plain(value), unit)
@@ -204,11 +205,15 @@ def based(text: str) -> tuple[str, str] | None:
     match = _BASED.fullmatch(text.strip())
     if not match:
         return None
+    if not match[1][0].isdigit() and (len(match[1]) < 2 or "16" not in match.groups()):
+        return None  # a_1 is a name
     base = (
         match.group(2)
         or match.group(3)
         or _BASES.get((match.group(4) or "").lower(), match.group(4))
     )
+    if base.isdigit() and not 2 <= int(base) <= 36:
+        return None
     return match.group(1).lower().lstrip("0") or "0", base
 
 

@@ -84,11 +84,14 @@ def _conjunction(text: str, texts: dict[Fraction | float, str]) -> RealSet:
     names = {one.name for one in found}
     if len(found) > 1 and (len(names) > 1 or "" in names) and r"\text{or}" not in joints:
         raise _NoSet  # (1,2), (3,4) is a list of two points
+    points = all(re.search(r"(?<![<>!])=", part) for part in parts)
     cuts = found[0].cuts
     for joint, other in zip(joints, found[1:], strict=True):
         both = _combine(cuts, other.cuts, lambda x, y: x and y)
-        is_or = joint == r"\text{or}" or (joint != r"\text{and}" and not both)
+        is_or = points or joint == r"\text{or}" or (joint != r"\text{and}" and not both)
         cuts = _combine(cuts, other.cuts, lambda x, y: x or y) if is_or else both
+        if not cuts:
+            raise _NoSet  # "x > 2 and x < 1" is a contradiction, not the empty set
     return RealSet(cuts, texts, min(names - {""}, default=""))
 
 
@@ -157,9 +160,9 @@ def _interval(
 ) -> list[Cut]:
     first = _cut(low, -1 if opener == "[" else 1, texts)
     last = _cut(high, 1 if closer == "]" else -1, texts)
-    if first >= last and first[0] != last[0]:
+    if first >= last:  # also (3,3), which is a point
         raise _NoSet
-    return [first, last] if first < last else []
+    return [first, last]
 
 
 def _braces(inner: str, texts: dict[Fraction | float, str]) -> RealSet:

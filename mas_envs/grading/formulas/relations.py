@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from mas_envs.grading.formulas import evaluate
 from mas_envs.grading.formulas.expression import Tree, read
-from mas_envs.grading.formulas.limits import Unparseable
+from mas_envs.grading.formulas.limits import LimitHit, Unparseable
 from mas_envs.grading.formulas.notation import key
 from mas_envs.grading.formulas.spelling import FUNCTIONS
 from mas_envs.grading.formulas.structure import Form
@@ -110,14 +110,25 @@ def relation(text: str, form: Form, *, is_gold: bool = True) -> Relation:
 def _without_approximation(sides: list[str], operators: list[str]) -> tuple[list[str], list[str]]:
     r"""`x = 1/3 \approx 0.33` is x = 1/3; `\approx 5` is 5; `x \approx 5` is x = 5."""
     for place, operator in enumerate(operators):
-        if operator in (r"\approx", r"\sim", r"\equiv"):
+        if operator in (r"\approx", r"\sim"):
             if place == 0 and (not sides[0] or _NAME.fullmatch(sides[0])):
                 if not sides[0]:
                     return _without_approximation(sides[1:], operators[1:])
                 operators = ["=", *operators[1:]]
                 continue
+            if operator == r"\sim" or not _are_near(sides[place], sides[place + 1]):
+                raise Unparseable("two values that are said to be about the same")
             return sides[: place + 1], operators[:place]
     return sides, operators
+
+
+def _are_near(exact: str, rounded: str) -> bool:
+    """Is the second number the first one rounded, if not well? True for what is no number."""
+    try:
+        first, second = (evaluate.constant(read(side)) for side in (exact, rounded))
+    except (Unparseable, LimitHit, evaluate.Undefined, KeyError):
+        return True
+    return bool(abs(first - second) <= abs(first) / 10)
 
 
 def _equation(sides: list[str], is_gold: bool) -> Relation:

@@ -26,7 +26,7 @@ class Residue(NamedTuple):
 def residue(text: str) -> Residue | None:
     """The residue class that a canonical text names, or None."""
     match = _RESIDUE.fullmatch(text.strip())
-    if not match or not int(match["modulus"]):
+    if not match or int(match["modulus"]) < 2:
         return None
     value = whole(match["value"])
     return None if value is None else Residue(value, int(match["modulus"]))

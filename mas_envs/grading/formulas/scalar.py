@@ -32,7 +32,7 @@ def same_scalar(
         return True
     if len(gold) == 1 and words.chosen(answer) == gold:
         return True
-    a = a._replace(core=words.in_digits(a.core))
+    a = a._replace(core=words.behind_choice(words.in_digits(a.core)))
     if r"\text" in a.core:
         return False
     g, a = _without_inner_degrees(g), _without_inner_degrees(a)

@@ -18,12 +18,17 @@ _UNICODE = {
     "∠": r"\angle ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "€": r"\$", "£": r"\$", "%": r"\%",
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "δ": r"\delta ", "ε": r"\epsilon ",
     "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "ρ": r"\rho ", "σ": r"\sigma ",
-    "τ": r"\tau ", "φ": r"\phi ", "ω": r"\omega ", "Ω": r"\Omega ", "Δ": r"\Delta ",
+    "τ": r"\tau ", "ν": r"\nu ", "ψ": r"\psi ", "η": r"\eta ", "κ": r"\kappa ", "ξ": r"\xi ",
+    "χ": r"\chi ", "ζ": r"\zeta ", "Γ": r"\Gamma ", "Λ": r"\Lambda ", "Σ": r"\Sigma ",
+    "Φ": r"\Phi ", "Ψ": r"\Psi ", "Θ": r"\Theta ", "Π": r"\Pi ", "⩽": r"\le ", "⩾": r"\ge ",
+    "≦": r"\le ", "≧": r"\ge ", "ℕ": r"\mathbb{N}", "ℚ": r"\mathbb{Q}", "ℂ": r"\mathbb{C}",
+    "∖": r"\setminus ", "φ": r"\phi ", "ω": r"\omega ", "Ω": r"\Omega ", "Δ": r"\Delta ",
     "½": r"\frac{1}{2}", "⅓": r"\frac{1}{3}", "⅔": r"\frac{2}{3}", "¼": r"\frac{1}{4}",
     "¾": r"\frac{3}{4}", "⅕": r"\frac{1}{5}", "⅖": r"\frac{2}{5}", "⅗": r"\frac{3}{5}",
     "⅘": r"\frac{4}{5}", "⅙": r"\frac{1}{6}", "⅚": r"\frac{5}{6}", "⅛": r"\frac{1}{8}",
     "⅜": r"\frac{3}{8}", "⅝": r"\frac{5}{8}", "⅞": r"\frac{7}{8}",
 }  # fmt: skip
+_INVISIBLE = frozenset(chr(code) for code in (*range(0x200B, 0x2010), 0x2060, 0xFEFF, 0xAD))
 _RADICAL = re.compile(r"([√∛])\s*(\d+(?:\.\d+)?|[A-Za-z]|(?=[({]))")
 _RUN_UP = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _RUN_DOWN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
@@ -80,5 +85,14 @@ def _radical(match: re.Match[str]) -> str:
 def _ascii(char: str) -> str:
     if char in _UNICODE:
         return _UNICODE[char]
+    if char in _INVISIBLE:
+        return ""
     digit = unicodedata.decimal(char, None)
-    return str(digit) if digit is not None else unicodedata.normalize("NFKC", char)
+    if digit is not None:
+        return str(digit)
+    plain = unicodedata.normalize("NFKC", char)
+    if plain != char:
+        plain = "".join(_UNICODE.get(one, one) for one in plain)
+        kind = unicodedata.decomposition(char).partition(" ")[0]
+        plain = {"<super>": "^{%s}", "<sub>": "_{%s}"}.get(kind, "%s") % plain
+    return plain

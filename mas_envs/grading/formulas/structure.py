@@ -42,16 +42,30 @@ OPERATORS = frozenset(
 _CONJUNCTION = re.compile(
     r"\\text\s*\{([^{}]*)\}|(?<![A-Za-z\\])(and|or)(?:(?![A-Za-z])|(?=[A-Za-z]\s*[=(]))"
 )
-_THOUSANDS = re.compile(r"(?<![\d.,])(\d{1,3}(?:,\d{3})+)(?![\d,])")
+_THOUSANDS = re.compile(r"(?<![\d.,])([1-9]\d{0,2}(?:,\d{3})+)(?![\d,])")
 _SPACED_THOUSANDS = re.compile(r"(?<![\d.,] )(?<![\d.,])(\d{1,3}(?: \d{3})+)(?! ?\d)")
 
 
 def readings(text: str) -> list[str]:
-    """The ways to read digit groups: "1,234" and "1 234" as one number, then as they stand."""
-    merged = _THOUSANDS.sub(lambda m: m.group().replace(",", ""), text) if "," in text else text
+    """The ways to read digit groups: "1,234" and "1 234" as one number, then as they stand.
+
+    Inside brackets a comma separates, and "1,000" is never 1 and 000.
+    """
+    if "," not in text and " " not in text:
+        return [text]
+    merged = _THOUSANDS.sub(_unless_bracketed, text) if "," in text else text
     if " " in merged:
         merged = _SPACED_THOUSANDS.sub(lambda m: m.group().replace(" ", ""), merged)
-    return [text] if merged == text else [merged, text]
+    if merged == text:
+        return [text]
+    return [merged] if re.search(r",0\d\d(?!\d)", text) and "," not in merged else [merged, text]
+
+
+def _unless_bracketed(match: re.Match[str]) -> str:
+    before = match.string[: match.start()]
+    depth = sum(before.count(opener) for opener in ("(", "[", r"\{"))
+    depth -= sum(before.count(closer) for closer in (")", "]", r"\}"))
+    return match.group() if depth > 0 else match.group().replace(",", "")
 
 
 def form(text: str) -> Form:

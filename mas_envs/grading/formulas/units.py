@@ -48,13 +48,21 @@ MULTIPLES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "b
 _LETTERS = frozenset({"m", "g", "s", "h", "l", "W", "N", "J", "V", "A", "K", "C", "F"})
 _WHOLE_WORDS = frozenset(_NAMES) | frozenset(_FACTORS) | frozenset(_DERIVED)
 _KNOWN = (_WHOLE_WORDS | {"percent", "degree", "unit", "am", "pm"}) - _LETTERS
-# A word that says the number is not (all of) the answer is no unit.
+# A word that says that the number is not the answer, or not all of it, is no unit.
 _WORDS_OF_DOUBT = """
-    or any other another not no if maybe perhaps and else either less more than where for all at
-    least most about approximately around between possibly probably unless but except up to half
-    over under above below
+    or any other another not no nope none never false wrong incorrect if maybe perhaps possibly
+    probably either neither else otherwise alternatively instead rather actually correction wait
+    then though versus vs through to until less more fewer than where when for with all at least
+    most about approximately roughly around between unless but except besides up over under above
+    below is are was were be so thus hence also plus minus times divided by mod modulo point
+    negative factorial root sqrt pi power infinity
+    half halve double triple twice couple gross score ten tenth third fourth fifth sixth seventh
+    eighth ninth hundredth thousandth millionth
+    zero one two three four five six seven eight nine eleven twelve thirteen fourteen fifteen
+    sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety
 """
-_HEDGES = frozenset(_WORDS_OF_DOUBT.split())
+_HEDGES = frozenset(_WORDS_OF_DOUBT.split()) | frozenset(MULTIPLES)
+_MAX_WORDS = 5
 _WORD = re.compile(r"([A-Za-z]+)\.?\s*(?:\^\s*\{?\s*(-?\d)\s*\}?)?|(/)")
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
 
@@ -73,11 +81,14 @@ def unit(words: str) -> str:
     powers: Counter[str] = Counter()
     sign, waiting, last = 1, 1, ""
     found = list(_WORD.finditer(words.replace("per cent", "percent")))
-    if not found or len(found) > 7:
+    if not found or len(found) > _MAX_WORDS:
         return ""
     for match in found:
-        name = _name(match.group(1) or "")
-        if name in _HEDGES:
+        word = match.group(1) or ""
+        name = _name(word)
+        if not _HEDGES.isdisjoint((name, word.lower())):
+            return ""
+        if len(name) == 1 and name not in _LETTERS:
             return ""
         if match.group(3) or name == "per":
             sign = -1

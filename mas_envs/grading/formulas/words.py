@@ -9,6 +9,8 @@ _NUMBER_WORDS = {word: str(value) for value, word in enumerate(_NUMBERS.split())
 _WHOLLY = re.compile(r"\\text\s*\{\s*\(?\w+\)?\s*\}|(?i:yes|no|odd|all)")
 _CHOICE = re.compile(r"(?:\\text\s*\{\s*\(?([A-J])\)?[.:)]?\s*\}|\(?([A-J])[).:])\s*(?=\S)")
 
+_OTHER_CHOICE = re.compile(r"(?<![A-Za-z\\])(?:[A-J]|and|or)(?![A-Za-z])")
+
 
 def is_wholly_words(text: str) -> bool:
     r"""One word in `\text`, or one of the few short ones that are no product of letters."""
@@ -18,7 +20,15 @@ def is_wholly_words(text: str) -> bool:
 def chosen(text: str) -> str:
     r"""The letter of a multiple-choice answer that says its value, too: `\text{(C)} 5`; or ""."""
     match = _CHOICE.match(text)
-    return (match[1] or match[2]) if match and len(_CHOICE.findall(text)) == 1 else ""
+    if not match or _OTHER_CHOICE.search(text, match.end()):
+        return ""
+    return match[1] or match[2]
+
+
+def behind_choice(text: str) -> str:
+    r"""The value behind the letter of a choice, `5` of `\text{(C)} 5`; any other text as it is."""
+    match = _CHOICE.match(text)
+    return text[match.end() :] if match and chosen(text) else text
 
 
 def is_words(core: str) -> bool:
