@@ -236,7 +236,8 @@ class _Reader:
         if kind == "num":
             return ("num", number(token))
         if kind == "sym":
-            return ("sym", token + self.subscript() + self.argument_value())
+            name = token + self.subscript()
+            return ("sym", name if name in ("e", "i") else name + self.argument_value())
         if token in _GROUPS:
             bars, self.bars = self.bars, 0
             tree = self.sum()

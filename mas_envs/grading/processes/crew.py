@@ -14,16 +14,17 @@ import os
 import pickle
 import selectors
 import socket
-import sys
 import time
 import traceback
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+import mas_envs
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import MachineryError
 from mas_envs.grading.processes.batch import GRADERS, VERSIONS, Pair
@@ -34,7 +35,14 @@ _AHEAD = 8  # chunks per process that may wait for a slow one before them
 _LOSSES = 3  # of processes, at one pair or at their start, until it is given up
 _PATIENCE = 900.0  # seconds; a backstop against stopped processes, never decides a verdict
 _SEND_S = 0.1  # seconds between two lines of a process that has grades
-_SERVE = "from mas_envs.grading.processes.crew import serve; serve()"
+_SERVE = """
+import json, sys
+home, job, path = sys.argv[1:]
+sys.path = [home, *sys.path, *json.loads(path)]
+from mas_envs.grading.processes.crew import serve
+serve(job)
+"""
+_HOME = str(Path(mas_envs.__file__).parents[1])
 _FIX = "is there memory left? With processes=1 the calling program grades by itself"
 
 
@@ -107,18 +115,18 @@ class Crew:
                 child.send(json.dumps([chunk.careful, rest]).encode() + b"\n")
             except MachineryError:
                 self.lose(child)
-        room = self.size - len(self.busy) - len(self.idle) - len(self.starting)
-        for _ in range(min(room, len(self.waiting) - len(self.starting))):
-            child = self.start()
+        there = len(self.busy) + len(self.idle) + len(self.starting)
+        for _ in range(min(self.size - there, len(self.waiting) - len(self.starting))):
+            try:
+                child = Child(["-c", _SERVE, _HOME, self.job])
+            except MachineryError as error:
+                if there == 0:
+                    raise MachineryError(f"{error}; {_FIX}") from None
+                self.size = there  # no room for more: these will do
+                return
+            there += 1
             self.starting.add(child)
             self.selector.register(child.wire, selectors.EVENT_READ, child)
-
-    def start(self) -> Child:
-        """A new process. Raises `MachineryError` with what to do."""
-        try:
-            return Child(["-c", _SERVE, self.job], {})
-        except MachineryError as error:
-            raise MachineryError(f"{error}; {_FIX}") from None
 
     def collect(self) -> None:
         """Waits until a process has something to say."""
@@ -181,11 +189,11 @@ class Crew:
         self.selector.close()
 
 
-def serve() -> None:
+def serve(job: str) -> None:
     """What a grading process runs: chunks come in on the socket, grades go out as they are."""
     wire = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    grader, options = pickle.loads(bytes.fromhex(sys.argv[1]))
+    grader, options = pickle.loads(bytes.fromhex(job))
     function = GRADERS[grader]
     wire.sendall(b"ready\n")
     for line in wire.makefile("rb"):

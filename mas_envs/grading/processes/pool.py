@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ CPU_SECONDS = 1.0  # per pair; math-verify needs 0.5 s for one real pair in a hu
 MEMORY_BYTES = 1 << 30  # above what the loaded process holds
 _PATIENCE = 120.0  # wall-clock backstop against a stopped process; never decides a verdict
 _RETRIES = 2
+_KEPT = ("PYTHONHOME", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
 
 Verdict = Literal["equal", "different", "unreadable", "limit"]
 
@@ -39,31 +40,45 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def _environment() -> dict[str, str]:
+    """Ours, without what would make Python itself another: warnings as errors, no asserts …"""
+    ours = {name: value for name, value in os.environ.items()
+            if not name.startswith("PYTHON") or name in _KEPT}  # fmt: skip
+    # one hash seed: what sympy does depends on the order of its sets
+    return {**ours, "PYTHONHASHSEED": "0"}
+
+
 class Child:
     """A Python process with a socket for its standard input; both sides write lines.
 
+    `arguments`: a script and its arguments. The last one is added: this program's `sys.path` as
+    JSON. The process puts it behind its own, or a `json.py` beside the user's script would count.
     Its process group is its own, so that `close` reaches what it forks and Ctrl-C does not.
     Raises `MachineryError` when it cannot be started, is gone or stands still.
     """
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-        path = os.pathsep.join(filter(None, sys.path))
-        self.wire, theirs = socket.socketpair()
+    def __init__(self, arguments: Sequence[str]) -> None:
+        path = json.dumps([str(entry) for entry in sys.path if os.path.isabs(entry)])
         self._left = b""
+        theirs = None
         try:
+            self.wire, theirs = socket.socketpair()
             self.process = subprocess.Popen(
-                [sys.executable, "-P", *arguments],
+                [sys.executable or "python3", "-P", *arguments, path],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
-                env={**os.environ, "PYTHONPATH": path, **environment},
+                env=_environment(),
+                cwd=os.sep,  # ours may be gone
                 process_group=0,
             )
         except OSError as error:
-            self.wire.close()
+            if theirs is not None:
+                self.wire.close()
             raise MachineryError(f"a grading process cannot be started ({error})") from None
         finally:
-            theirs.close()
+            if theirs is not None:
+                theirs.close()
         _alive.add(self)
 
     def send(self, line: bytes) -> None:
@@ -119,8 +134,7 @@ def _worker() -> Child:
     script = str(Path(__file__).with_name("worker.py"))
     worker = None
     try:
-        # one hash seed: what sympy does depends on the order of its sets
-        worker = Child([script, str(CPU_SECONDS), str(MEMORY_BYTES)], {"PYTHONHASHSEED": "0"})
+        worker = Child([script, str(CPU_SECONDS), str(MEMORY_BYTES)])
         reply = json.loads(worker.receive())
         if "failed" in reply:
             raise MachineryError(f"math-verify cannot be loaded: {reply['failed']}")

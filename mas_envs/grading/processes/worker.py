@@ -165,4 +165,5 @@ def main(cpu_seconds: float, memory: int) -> None:
 
 
 if __name__ == "__main__":
+    sys.path += json.loads(sys.argv[3])
     main(float(sys.argv[1]), int(sys.argv[2]))
