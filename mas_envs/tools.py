@@ -60,11 +60,11 @@ def _asked(args: dict[str, Any]) -> tuple[Any, Any, Any]:
 async def _with_processes(batch: list[dict[str, Any]], grades: list[Grade | None]) -> list[Any]:
     import asyncio
 
-    from mas_envs.grading import grade_math
+    from mas_envs.grading.math_answer import grade_math_in_rollout
 
     async def graded(args: dict[str, Any], grade: Grade | None) -> Any:
         if grade is None:
-            grade = await asyncio.to_thread(grade_math, *_asked(args))
+            grade = await asyncio.to_thread(grade_math_in_rollout, *_asked(args))
         return msgspec.to_builtins(grade)
 
     return await asyncio.gather(*map(graded, batch, grades))

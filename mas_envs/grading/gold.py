@@ -86,7 +86,7 @@ def _spelt(text: str) -> str:
     while gold != before:
         before = gold
         gold = " ".join(_DOLLARS.sub("", gold).split())
-        gold = peel(_PERIOD.sub("", gold))
+        gold = peel(_PERIOD.sub("", gold)).removeprefix("####").lstrip()
         if wrapped := _WRAPPED.fullmatch(gold):
             gold = wrapped.group(1) or wrapped.group(2) or ""
         boxes, _ = find_boxes(gold)

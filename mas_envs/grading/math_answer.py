@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from mas_envs.episodes.schema import Grade
-from mas_envs.errors import MachineryError
+from mas_envs.errors import MachineryError, UserError
 from mas_envs.grading.extraction import extract
 from mas_envs.grading.formulas.equality import same
 from mas_envs.grading.formulas.limits import (
@@ -23,7 +24,7 @@ from mas_envs.grading.formulas.limits import (
 from mas_envs.grading.formulas.notation import canonical
 from mas_envs.grading.policy import MathPolicy, PolicyLike, math_policy
 
-GRADER = "math-1"
+GRADER = "math-2"
 
 _Ask = Callable[[str, str, str, str], Grade]
 """Takes gold, answer, the answer as written, and what to say when it cannot be read."""
@@ -40,9 +41,9 @@ _NOT_A_FORMULA = re.compile(
 def grade_math(response: str, gold: str | Sequence[str], policy: PolicyLike = "default") -> Grade:
     """Grades the final answer of a completion. No response makes it raise.
 
-    `gold`: the reference answer, or several of which any counts. `policy`: what counts as equal
-    where mathematics does not say: "default", "strict", "drmas", a mapping of options or a
-    `MathPolicy` (where they are explained); a mistake in it is a `UserError`.
+    `gold`: the reference answer, or several of which any counts; a text or a number. `policy`: what
+    counts as equal where mathematics does not say: "default", "strict", "drmas", a mapping of
+    options or a `MathPolicy` (where they are explained). A mistake in either is a `UserError`.
 
     `Grade.correct` is None (status "error") only where the gold cannot be read or a grading process
     was lost three times; what the response causes (no_answer, truncated, unparseable, limit) is
@@ -52,6 +53,16 @@ def grade_math(response: str, gold: str | Sequence[str], policy: PolicyLike = "d
         True
     """
     return _graded(response, gold, policy, _ask_math_verify)
+
+
+def grade_math_in_rollout(
+    response: str, gold: str | Sequence[str], policy: PolicyLike = "default"
+) -> Grade:
+    """`grade_math`, but a grading process that is lost for good raises `MachineryError`.
+
+    A rollout then fails the episode: a failure of the machinery is never a reward.
+    """
+    return _graded(response, gold, policy, _ask_or_raise)
 
 
 def grade_math_here(
@@ -74,9 +85,14 @@ def _refuse(gold: str, given: str, answer: str, why: str) -> Grade:
 
 def _graded(response: str, gold: str | Sequence[str], policy: PolicyLike, ask: _Ask) -> Grade:
     options = math_policy(policy)
+    if not isinstance(gold, str):
+        gold = gold_texts(gold)
+    if not isinstance(response, str):
+        raise UserError(f"response is {response!r:.60}; give the text of one completion")
     answer, status = extract(response)
     if answer is None:
-        return _grade(False, status, None, f"the response has {_WHY[status]}")
+        why = _ESCAPED if status == "no_answer" and "\boxed{" in response else _WHY[status]
+        return _grade(False, status, None, f"the response has {why}")
     if isinstance(gold, str) and _is_integer(gold) and _is_integer(answer):  # the common case
         correct = int(answer) == int(gold)
         return _grade(correct, "ok", answer, _sentence(answer, gold, correct))
@@ -95,6 +111,16 @@ def _graded(response: str, gold: str | Sequence[str], policy: PolicyLike, ask: _
     return grades[0] if grades else _grade(None, "error", answer, "no reference answer")
 
 
+def gold_texts(gold: Any) -> list[str]:
+    """The reference answers as texts. Raises `UserError` for anything but texts and numbers."""
+    golds = list(gold) if isinstance(gold, list | tuple) else [gold]
+    for one in golds:
+        if isinstance(one, bool) or not isinstance(one, str | int | float):
+            raise UserError(f"gold is {one!r:.60}; give a text or a number, or a list of them")
+    return [str(one) for one in golds]
+
+
+_ESCAPED = '"oxed{" behind a backspace: in JSON write \\\\boxed'
 _TOO_LONG = f"the answer is longer than {MAX_ANSWER} characters"
 _WHY = {
     "no_answer": r"no \boxed{} answer",
@@ -157,6 +183,16 @@ def _sentence(answer: str, gold: str, correct: bool) -> str:
 
 
 def _unread(answer: str, gold: str, error: Unparseable) -> str:
+    """Why the two cannot be compared, and of which of them that is said."""
+    try:
+        same(canonical(gold), "12345.678")
+    except Unparseable as problem:
+        return (
+            f"{_short(answer)} is not the reference answer {_short(gold)}, "
+            f"which cannot be read: {problem}"
+        )
+    except Exception:  # said elsewhere
+        pass
     return f"{_short(answer)} cannot be compared with {_short(gold)}: {error}"
 
 
@@ -165,14 +201,18 @@ def _short(text: str) -> str:
 
 
 def _ask_math_verify(gold: str, given: str, answer: str, why: str) -> Grade:
-    from mas_envs.grading.processes import pool
-
     try:
-        verdict = pool.ask(gold, given)
-        if verdict == "limit":
-            return _blame(gold, answer)
+        return _ask_or_raise(gold, given, answer, why)
     except MachineryError as error:
         return _grade(None, "error", answer, str(error))
+
+
+def _ask_or_raise(gold: str, given: str, answer: str, why: str) -> Grade:
+    from mas_envs.grading.processes import pool
+
+    verdict = pool.ask(gold, given)
+    if verdict == "limit":
+        return _blame(gold, answer)
     if verdict == "unreadable":
         return _grade(False, "unparseable", answer, why)
     correct = verdict == "equal"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -134,7 +135,7 @@ def test_bad_rows_are_named_before_anything_is_graded(tmp_path, content, says):
     | st.dictionaries(st.sampled_from(["response", "gold", "label"]), inner, max_size=3),
     max_leaves=6,
 ).map(lambda value: json.dumps(value).encode()))  # fmt: skip
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_bytes_are_rows_or_a_named_mistake(tmp_path, content):
     path = tmp_path / "f.jsonl"
     path.write_bytes(content)
@@ -259,6 +260,27 @@ def test_a_killed_command_goes_on_where_it_was(tmp_path, number):
 
 def _text(gold):
     return [str(one) for one in gold] if isinstance(gold, list) else str(gold)
+
+
+@pytest.mark.parametrize("room", [4096, 2**20], ids=["record", "rows"])
+def test_a_full_disk_is_named_and_the_same_command_goes_on(tmp_path, room):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={room}", "tmpfs", str(disk)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs the rights to mount one")
+    try:
+        if room == 4096:
+            (disk / "hog").write_bytes(bytes(room))
+        file = write(tmp_path / "f.jsonl", [{"response": r"\boxed{1}", "gold": 1}] * 12_000)
+        full = call(file, "--out", disk / "out.jsonl")
+        assert full.exit_code == 2
+        assert "No space left on device; make room there, then the same command" in full.stderr
+        subprocess.run(["mount", "-o", "remount,size=40m", str(disk)], check=True)
+        assert call(file, "--out", disk / "out.jsonl").exit_code == 0
+        assert [row["line"] for row in rows_of(disk / "out.jsonl")] == list(range(1, 12_001))
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
 def test_two_writers_of_one_output_do_not_mix(answers):

@@ -286,4 +286,4 @@ CASES: list[tuple[str, str, bool]] = [
 def test_own_case(gold: str, answer: str, expected: bool) -> None:
     grade = grade_math(f"So the answer is $\\boxed{{{answer}}}$.", gold)
     assert grade.correct is expected, grade
-    assert grade.grader == "math-1"
+    assert grade.grader == "math-2"

@@ -106,23 +106,18 @@ def test_math_verify_decides_what_our_reader_cannot() -> None:
     assert grade_math(r"\boxed{\frac13}", INTEGRAL).correct is False
 
 
-def test_a_pair_beyond_the_cpu_limit_is_a_limit_and_the_pool_goes_on() -> None:
-    grade = grade_math(rf"\boxed{{{HOG.format(1)}}}", "7")
-    assert (grade.correct, grade.status) == (False, "limit")
-    assert still_right()
-
-
 def test_a_gold_beyond_the_limit_is_an_error_not_a_wrong_answer() -> None:
     grade = grade_math(r"\boxed{5}", HOG.format(2))
     assert (grade.correct, grade.status) == (None, "error")
 
 
-def test_every_job_has_limits_of_its_own() -> None:
+def test_every_job_has_limits_of_its_own_and_the_pool_goes_on() -> None:
     with ThreadPoolExecutor(1) as thread:
         verdict = thread.submit(pool.ask, "7", HOG.format(3))
         until(lambda: bool(at_work()))
         limits = Path(f"/proc/{at_work()[0]}/limits").read_text().splitlines()
         assert verdict.result() == "limit"
+    assert still_right()
     soft = {line[:25].strip(): line[25:].split()[0] for line in limits}
     assert soft["Max cpu time"] == "1"
     assert soft["Max core file size"] == "0"
@@ -148,10 +143,12 @@ def test_the_verdict_does_not_depend_on_the_load() -> None:
 # losses
 
 
-def test_a_lost_keeper_is_replaced_and_the_pair_asked_again() -> None:
+def test_a_keeper_lost_while_idle_is_replaced_at_no_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     assert still_right()
+    monkeypatch.setattr(pool, "_RETRIES", 0)
     for pid in keepers():
         os.kill(pid, signal.SIGKILL)
+    until(lambda: not any(map(runs, keepers())))
     assert still_right()
 
 
@@ -220,7 +217,7 @@ def test_cores_are_counted_without_an_affinity_call(monkeypatch: pytest.MonkeyPa
 
 
 def test_sixteen_threads_share_one_process_per_core() -> None:
-    pairs = [equal_pair() for _ in range(24)]
+    pairs = [equal_pair() for _ in range(16)]
     with ThreadPoolExecutor(16) as threads:
         verdicts = list(threads.map(lambda pair: pool.ask(*pair), pairs))
     assert verdicts == ["equal"] * len(pairs)
@@ -364,7 +361,7 @@ def check_hostile(answers: list[str], reaching: int) -> None:
 
 
 def test_hostile_answers_leave_the_pool_healthy() -> None:
-    check_hostile([kind(k) for k in range(10, 20) for kind in QUICK], 45)
+    check_hostile([kind(k) for k in range(10, 15) for kind in QUICK], 22)
 
 
 @pytest.mark.slow

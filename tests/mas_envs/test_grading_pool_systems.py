@@ -73,6 +73,46 @@ def test_a_system_that_refuses_limits_and_has_no_proc_grades_all_the_same(tmp_pa
     assert [line.split()[0] for line in said[:3]] == ["True", "False", "limit"]
 
 
+STRAY = """
+import mas_envs.grading.processes.crew, os, sys
+from mas_envs.grading import grade_many
+from mas_envs.grading.processes import batch
+batch.IN_PLACE_S = 0.0
+os.mkdir("gone")
+os.chdir("gone")
+os.rmdir("../gone")
+sys.path.insert(0, STRAY)
+print([grade.correct for grade in grade_many([r"\\boxed{1}"] * 50, ["1"] * 50)] == [True] * 50)
+"""
+ODD = {
+    "PYTHONOPTIMIZE": "2",
+    "PYTHONWARNINGS": "error::SyntaxWarning",
+    "PYTHONINTMAXSTRDIGITS": "640",
+    "PYTHONINSPECT": "1",
+    "LC_ALL": "C",
+}
+
+
+@pytest.mark.slow
+def test_stray_modules_and_an_odd_environment_are_not_the_processes_own(tmp_path: Path) -> None:
+    stray = tmp_path / "stray"
+    stray.mkdir()
+    for name in ("json", "math_verify", "sympy", "msgspec", "sitecustomize"):
+        (stray / f"{name}.py").write_text("raise SystemExit('a stray module')")
+    environment = {**os.environ, **ODD}
+    code = STRAY.replace("STRAY", repr(str(stray))) + ASK
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["True", "True", "False"]
+
+
 RUDE = """
 import signal
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -22,6 +22,7 @@ from mas_envs.grading.formulas.limits import (
     BadGold,
     LimitHit,
     Unparseable,
+    check_depth,
     start_work,
 )
 from mas_envs.grading.formulas.notation import key
@@ -38,6 +39,11 @@ def same(gold: str, answer: str, policy: MathPolicy = DEFAULT) -> bool:
     if key(gold) == key(answer):
         return True
     start_work()
+    try:
+        check_depth(gold)
+    except LimitHit as error:
+        raise BadGold(str(error)) from None
+    check_depth(answer)
     try:
         if _same_as_read(gold, answer, policy):
             return True

@@ -318,6 +318,8 @@ class _Reader:
     def derivative(self) -> str:
         r"""The name of the derivative behind `\frac` (`x''` of `{d^2 x}{d t^2}`), or ""."""
         texts = [token for _, token in self.tokens[self.at : self.at + 24]]
+        if texts[:4] == ["{", "d", "}", "{"] and texts[4:5] == ["d"]:
+            raise Unfamiliar("a derivative to work out")
         match = _DERIVATIVE.match(" ".join(texts) + " ")
         if not match or (match["order"] or "1") != (match["other"] or "1"):
             return ""

@@ -38,6 +38,18 @@ class BadGold(Exception):
     """The reference answer itself cannot be read within the bounds."""
 
 
+def check_depth(text: str) -> None:
+    """Raises `LimitHit` for brackets nested too deeply, before anything descends into them."""
+    depth = 0
+    for char in text:
+        if char in "([{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise LimitHit("nested too deeply")
+        elif char in ")]}":
+            depth -= 1
+
+
 class _Work(threading.local):
     done = 0
 

@@ -57,6 +57,10 @@ _ABOUT = re.compile(
     r"|^(?:about|approximately|approx\.?|roughly) (?=[-\d\\])"
     r"|\s*(?:\\text\s*\{\s*\(?|\()\s*(?:approximately|approx\.?)\s*\)?\s*\}?\s*$"
 )
+_OPTION = re.compile(
+    r"(?:\\text\s*\{\s*)?(?:option|choice)\s*\}?\s*(?:\\text\s*\{\s*)?\(?([A-J])\)?\s*\}?",
+    re.IGNORECASE,
+)
 _LEAD = r"(?:the )?(?:final )?(?:answer|result)(?: is\s*:?| ?[:=])"
 _LEADING_WORDS = re.compile(
     rf"\s*(?:\\text\s*\{{\s*(?:so |thus |hence |therefore )?,? ?{_LEAD}\s*(\}}?)|{_LEAD})\s*",
@@ -148,7 +152,8 @@ def _without_lead(text: str) -> str:
     """Without "the answer is" in front."""
     match = _LEADING_WORDS.match(text, 0, 60)
     if not match:
-        return text
+        option = _OPTION.fullmatch(text.strip()) if len(text) < 40 else None
+        return option.group(1) if option else text
     if match.group(1) == "":  # the words and the answer stand in one \text{…}
         return _TEXT.sub(_numerals, r"\text{" + text[match.end() :])
     return text[match.end() :]

@@ -141,7 +141,7 @@ def _with_unit(core: str, tail: str, letters: bool) -> Quantity | None:
     unit = units.unit(words)
     is_number = _NUMBER.fullmatch(core) is not None or core.endswith("}")
     is_known = is_number and (
-        units.is_known(unit, letters=letters)
+        units.is_known(words, letters=letters)
         or (letters and re.fullmatch(r" [a-z]*[aeiou][a-z]*", tail) and len(words) > 2)
     )
     if core and unit and (tail.lstrip("( ").startswith(r"\text") or is_known):

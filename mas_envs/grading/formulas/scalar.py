@@ -25,6 +25,7 @@ def same_scalar(
         return same_number(g.core, a.core, Fraction(1), policy)
     if ":" in g.core or ":" in a.core:
         return _same_ratio(g, a, policy)
+    g = g._replace(core=words.in_digits(g.core))
     if r"\text" in g.core or words.is_words(g.core):
         said = words.spoken(answer)
         return said != "" and said in (words.spoken(gold), words.chosen(gold))

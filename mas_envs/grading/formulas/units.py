@@ -47,7 +47,7 @@ MULTIPLES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "b
              "trillion": 10**12}  # fmt: skip
 _LETTERS = frozenset({"m", "g", "s", "h", "l", "W", "N", "J", "V", "A", "K", "C", "F"})
 _WHOLE_WORDS = frozenset(_NAMES) | frozenset(_FACTORS) | frozenset(_DERIVED)
-_KNOWN = (_WHOLE_WORDS | {"percent", "degree", "unit", "am", "pm"}) - _LETTERS
+_KNOWN = _WHOLE_WORDS | {"percent", "degree", "unit", "am", "pm", "per"}
 # A word that says that the number is not the answer, or not all of it, is no unit.
 _WORDS_OF_DOUBT = """
     or any other another not no nope none never false wrong incorrect if maybe perhaps possibly
@@ -126,15 +126,13 @@ def _name(word: str) -> str:
     return _NAMES.get(word, word)
 
 
-def is_known(unit: str, *, letters: bool) -> bool:
-    """May this unit stand behind a bare number without `\\text`?
+def is_known(words: str, *, letters: bool) -> bool:
+    """May these words stand as a unit behind a bare number, without `\\text`?
 
-    One letter may only with `letters`: 5 m is a product where no unit is expected.
+    Single letters may only with `letters`: 5 m is a product where no unit is expected.
     """
-    names = [one.partition("^")[0] for one in unit.split()]
-    surely = [name in _KNOWN or len(name) > 3 for name in names]
-    if len(names) == 1:
-        return surely[0] or len(unit) > 4 or (letters and names[0] in _LETTERS)
+    names = [match.group(1) for match in _WORD.finditer(words) if match.group(1)]
+    surely = [len(name) > 3 or (len(name) > 1 and _name(name) in _KNOWN) for name in names]
     may_be = all(sure or name in _LETTERS for name, sure in zip(names, surely, strict=True))
     return may_be and (any(surely) or letters)
 

@@ -158,9 +158,7 @@ class _Pool:
 
     def ask(self, job: bytes) -> dict[str, Any]:
         with self.slots:
-            with self.lock:
-                worker = self.free.pop() if self.free else None
-            worker = worker or _worker()
+            worker = self.idle() or _worker()
             try:
                 worker.send(job)
                 reply: dict[str, Any] = json.loads(worker.receive())
@@ -170,6 +168,16 @@ class _Pool:
             with self.lock:
                 self.free.append(worker)
             return reply
+
+    def idle(self) -> Child | None:
+        """A free process. One that died since it was last asked costs no attempt."""
+        with self.lock:
+            while self.free:
+                worker = self.free.pop()
+                if worker.process.poll() is None:
+                    return worker
+                worker.close()
+        return None
 
     def close(self) -> None:
         with self.lock:
