@@ -8,11 +8,22 @@ what could never be graded fairly, so that a bad gold is met when tasks load, no
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mas_envs.errors import UserError
 from mas_envs.grading.formulas.limits import MAX_ANSWER
 from mas_envs.grading.math_answer import grade_math_here
 from mas_envs.parsing import find_boxes, peel
+from mas_envs.tools import math_grader
+
+if TYPE_CHECKING:
+    from mas_envs.tasks import TaskSet
+    from mas_envs.workflow import WorkflowEnv
+
+SHOWN = 5  # bad golds that `check_golds` names
+_QUICK_S = 2.0
 
 # What is left of `\text`, `\frac`, `\beta`, `\neq` … where a backslash was taken for an escape.
 _CONTROL = re.compile(
@@ -78,6 +89,54 @@ def unread(gold: str) -> str | None:
         return None
     grade = grade_math_here(r"\boxed{12345.678}", gold)
     return grade.reason.partition(": ")[2] if grade and grade.status == "unparseable" else None
+
+
+def check_golds(
+    env: WorkflowEnv, tasks: TaskSet, told: Callable[[str], object] | None = None
+) -> int:
+    """How many different golds of `tasks` were found fit to be graded in `env`.
+
+    None are looked at where `env` grades otherwise than with `math_grader`, or where the source is
+    an embedded one. 12,000 take some 3 s; `told` hears of it where it takes more than 2.
+
+    Raises `UserError` for golds that `normal_gold` refuses, or that only their normal text makes
+    decidable: an episode of theirs could earn nothing. It names the first `SHOWN`.
+    """
+    from mas_envs.tasks import SOURCES
+
+    source = str(tasks.spec["source"])
+    if source in SOURCES or env.tools.get("grade") is not math_grader:
+        return 0
+    golds = {
+        gold: task
+        for task in reversed(tasks)
+        for gold in ([task.answer] if isinstance(task.answer, str) else task.answer)
+    }
+    started, refused, shown = time.monotonic(), 0, []
+    for gold, task in reversed(golds.items()):
+        if told is not None and time.monotonic() - started > _QUICK_S:
+            told(f"checking {len(golds)} golds of {source} …")
+            told = None
+        if (why := _unfit(gold)) is not None:
+            refused += 1
+            if refused <= SHOWN:
+                shown.append(f"task {task.id} {task.question[:40]!r}: {why}")
+    if refused:
+        more = f"; and {refused - SHOWN} more" if refused > SHOWN else ""
+        raise UserError(f"{source}: {refused} of {len(golds)} golds cannot be graded: "
+                        f"{'; '.join(shown)}{more}")  # fmt: skip
+    return len(golds)
+
+
+def _unfit(gold: str) -> str | None:
+    """Why an environment, which takes a gold as it is, could not grade with it."""
+    try:
+        normal = normal_gold(gold)
+    except UserError as error:
+        return str(error)
+    if normal == gold or (why := _undecidable(gold)) is None:
+        return None
+    return str(_refused(gold, why, f"give {normal[:80]!r}"))
 
 
 def _spelt(text: str) -> str:

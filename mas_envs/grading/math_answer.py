@@ -14,6 +14,7 @@ from mas_envs.episodes.schema import Grade
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.grading.extraction import extract
 from mas_envs.grading.formulas.equality import same
+from mas_envs.grading.formulas.expression import is_known
 from mas_envs.grading.formulas.limits import (
     MAX_ANSWER,
     BadGold,
@@ -29,13 +30,24 @@ GRADER = "math-2"
 _Ask = Callable[[str, str, str, str], Grade]
 """Takes gold, answer, the answer as written, and what to say when it cannot be read."""
 
-# math-verify drops what it cannot read and goes on, so it sees formulas only: no words, no `\\ne`,
-# no factorials or power towers (it compares by six decimals), no long integers.
+# math-verify drops what it cannot read and goes on, so it is asked about formulas only: no words,
+# no long integers, no factorials or power towers (it compares by six decimals), one equation, and
+# of the commands that we do not know those that it can work out.
 _FORMULA = re.compile(r"[A-Za-z0-9\s\\{}()\[\]|+\-*/^_=<>.,;:&']{1,400}")
 _NOT_A_FORMULA = re.compile(
-    r"(?<![\\A-Za-z])[A-Za-z]{4,}|\d{30}|\^[^\s+-]*\^"
-    r"|\\(?:text|ne|not|pm|mp|ldots|bigcup|bigcap|equiv|mid|mod)\b"
+    r"(?<![\\A-Za-z])[A-Za-z]{4,}|\d{30}|\^[^\s+-]*\^|=[^=]*=|\\(?:sum|prod|lim)(?!\s*_)"
 )
+_COMMAND = re.compile(r"\\([A-Za-z]+)")
+_COMPUTED = "int iint sum prod lim to gcd lcm max min le ge cup cap mathbb"
+_WORKED_OUT = frozenset(_COMPUTED.split())
+
+
+def _is_formula(text: str) -> bool:
+    return (
+        _FORMULA.fullmatch(text) is not None
+        and _NOT_A_FORMULA.search(text) is None
+        and all(name in _WORKED_OUT or is_known(name) for name in _COMMAND.findall(text))
+    )
 
 
 def grade_math(response: str, gold: str | Sequence[str], policy: PolicyLike = "default") -> Grade:
@@ -151,10 +163,7 @@ def _compare(gold: str, answer: str, policy: MathPolicy, ask: _Ask) -> Grade:
         return _grade(None, "error", answer, f"the reference answer is too much: {error}")
     except Unfamiliar as error:
         why = _unread(answer, gold, error)
-        if not all(
-            _FORMULA.fullmatch(x) and not _NOT_A_FORMULA.search(x) and x.count("=") < 2
-            for x in (reference, given)
-        ):
+        if not (_is_formula(reference) and _is_formula(given)):
             return _grade(False, "unparseable", answer, why)
         return ask(reference, given, answer, why)
     except Unparseable as error:

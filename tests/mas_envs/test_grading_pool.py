@@ -31,7 +31,7 @@ QUICK = [
     lambda k: rf"\sum_{{n=1}}^{{{k}}} n^2",
     lambda k: rf"\lim_{{x\to {k}}} \frac{{x^2-{k * k}}}{{x-{k}}}",
     lambda k: rf"\prod_{{n=1}}^{{{k}}} (n+{k})",
-    lambda k: rf"\foo{{{k}}}",
+    lambda k: rf"\gcd({k},{3 * k + 1}) + \int_0^1 x dx",
     lambda k: rf"\lfloor {k}.5 \rfloor + \lim_{{x\to 0}} x",
 ]
 COSTLY = [

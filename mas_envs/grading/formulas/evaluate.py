@@ -163,6 +163,7 @@ def _bounded(ctx: Any, value: Any) -> Any:
 
 
 def _power(ctx: Any, tree: Tree, env: dict[str, Any], branch: list[bool]) -> Any:
+    charge(40)
     base, exponent = (_raw(ctx, part, env, branch) for part in tree[1:])
     if base and exponent and abs(exponent) * (abs(ctx.mag(base)) + 1) > MAX_LOG2:
         raise TooLarge("a power too large")

@@ -55,9 +55,14 @@ def read(text: str) -> Tree:
         return tree
     except Unparseable:
         for command in _COMMAND.findall(text):
-            if command not in _KNOWN:
+            if not is_known(command):
                 raise Unfamiliar(f"the command \\{command}") from None
         raise
+
+
+def is_known(command: str) -> bool:
+    """Is it a LaTeX command that formulas are read with?"""
+    return command in _KNOWN
 
 
 def _unexpected(token: str) -> Unparseable:

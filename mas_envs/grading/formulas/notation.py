@@ -17,7 +17,7 @@ _LINES = re.compile(
 )
 _COMMAND = re.compile(r"\\(operatorname\*|[A-Za-z]+|.)", re.DOTALL)
 _ARGUMENTS_TOO = re.compile(
-    r"\\(?:(?:text)?color|[hv]?phantom|[hv]space\*?|tag\*?|label)\s*\{[^{}]*\}"
+    r"\\(?:(?:text)?color|[hv]?phantom|[hv]space\*?|tag\*?|label)\s*\{(?:[^{}]|\{[^{}]*\})*\}"
 )
 _TIGHT_COMMA = re.compile(r"(?<=\d),\s*\\!\s*(?=\d)")
 _BRACED_COMMA = re.compile(r"(?<=\d)\{,\}(?=(\d{3}(?!\d))?)")
@@ -94,7 +94,22 @@ def canonical(text: str) -> str:
     text = _ABOUT.sub(r"\\approx ", text) if "pprox" in text or "out" in text else text
     while text[-1:] in (".", ",", ";", "\\") and not text.endswith("\\,"):
         text = text[:-1].rstrip()
-    return text[1:].lstrip() if text[:1] == "=" else text
+    return _without_group(text[1:].lstrip() if text[:1] == "=" else text)
+
+
+def _without_group(text: str) -> str:
+    """Without TeX's braces around the whole; with commas in it they are meant as a set's."""
+    if text[:1] != "{" or text[-1:] != "}":
+        return text
+    braces = brackets = 0
+    for place, char in enumerate(text):
+        braces += (char == "{") - (char == "}")
+        brackets += (char in "([") - (char in ")]")
+        if braces == 0 and place < len(text) - 1:
+            return text
+        if char == "," and braces == 1 and brackets == 0:
+            return text
+    return text[1:-1].strip() if not text.endswith("\\}") else text
 
 
 def _ascii_signs(text: str) -> str:

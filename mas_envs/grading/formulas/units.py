@@ -47,7 +47,7 @@ MULTIPLES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "b
              "trillion": 10**12}  # fmt: skip
 _LETTERS = frozenset({"m", "g", "s", "h", "l", "W", "N", "J", "V", "A", "K", "C", "F"})
 _WHOLE_WORDS = frozenset(_NAMES) | frozenset(_FACTORS) | frozenset(_DERIVED)
-_KNOWN = _WHOLE_WORDS | {"percent", "degree", "unit", "am", "pm", "per"}
+_KNOWN = _WHOLE_WORDS | {"percent", "degree", "unit", "am", "pm", "per", "sq"}
 # A word that says that the number is not the answer, or not all of it, is no unit.
 _WORDS_OF_DOUBT = """
     or any other another not no nope none never false wrong incorrect if maybe perhaps possibly

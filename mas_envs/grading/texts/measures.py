@@ -30,7 +30,7 @@ _SPELLINGS = {
     "miles per hour": "mph|miles? per hour",
     "miles": "miles?",
     "feet": "ft|foot|feet",
-    "inches": "inch|inches",
+    "inches": "inch|inches|in(?=\\Z)",
     "pounds": "lbs?|pounds?|gbp",
     "dollars": "(?:us |american )?dollars?|usd?",
     "euros": "euros?|eur",

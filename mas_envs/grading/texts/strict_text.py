@@ -10,15 +10,16 @@ the quotes, dashes and accents of Unicode alone. Here:
   Kept: a point, dash, colon or slash between digits, a minus before a number, what bounds or
   approximates one ("<5"), "+" and "#" behind a word ("C++"). "3,000" is "3000"; "1,5" two numbers.
 - Words: "&" is "and"; "J. K. Rowling" is "JK Rowling"; "Jr.", "Dr.", "Mt." … are written out; an
-  article goes where a word follows it, not at the end, before a hyphen ("A-Team") or as a label
-  ("Vitamin A deficiency").
+  article goes where a word follows it, not at the end, before a hyphen ("A-Team"), as a label
+  ("Vitamin A deficiency"), a key ("A minor") or an initial ("John A. Macdonald"; "A" between
+  words with capitals).
 - Numbers: words are digits, ordinals too ("twentieth" is "20th"); "14 December 1972" is
   "December 14th, 1972" and "1972-12-14"; "1990 to 1995" is "1990–1995"; "5km" is "5 kilometres";
   "44 BCE" is "44 BC".
 - A text that would become empty stays as it was, but for case and the kind of its characters.
 
 `same` also lets pass what has two readings: a hyphen inside a word counts as a space or as nothing
-("Spider-Man" is "Spiderman" and "Spider Man"); a sign of money, percent or degrees can be a word,
+("Spider-Man" is "Spiderman" and "Spider Man"); an "a" as an article or a name; a sign of money, percent or degrees can be a word,
 or missing on one side ("$5" is "5" and "5 dollars", "€5" is not "$5"); "10 000" is also "10000".
 Not merged: Roman numerals, "St." and "Saint", decimal commas, dates in numerals but for ISO's.
 """
@@ -39,10 +40,14 @@ _ALIKE = {
     **dict.fromkeys("™®©℠", ""),
     **{"×": "x", "⁄": "/", "∕": "/", "æ": "ae", "œ": "oe", "ø": "o", "ł": "l", "đ": "d"},
     **{"ð": "d", "þ": "th", "ı": "i", "ħ": "h", "≈": "~", "∼": "~", "〜": "~"},
+    **{"♯": "#", "♭": " flat ", "≠": " not ", "‰": " per mille ", "¢": " cents "},
 }
 _KEPT = "€£¥₹°±≤≥"
 _EXPONENT = re.compile(r"(?<=[0-9])(?=[⁰¹²³⁴-⁹⁺⁻])")
 _FRACTION = re.compile(r"(?<=[0-9])(?=[¼-¾⅐-⅞])")
+# An initial is no article: it becomes a letter of its own, which no later step drops.
+_INITIAL = re.compile(r"(?<![\w.])[Aa]\.(?= \w)|(\b[A-Z][\w.'’-]{0,30} )A(?= [A-Z])")
+_PERHAPS = re.compile(r"(?<![^ ])a[ -](?=\w)")
 _ACCENT = re.compile("(?<!и)\u0306|[\u0300-\u0305\u0307-\u036f]")
 
 
@@ -71,6 +76,7 @@ _BEFORE = str.maketrans(_ALIKE)
 
 def _plain(text: str) -> str:
     """Lower case, no accents, one kind of each character, one space between words."""
+    text = _INITIAL.sub(r"\1ᴀ", text)
     if text.isascii():
         return " ".join(text.lower().split())
     text = _FRACTION.sub(" ", _EXPONENT.sub("^", text.translate(_BEFORE)))
@@ -93,18 +99,19 @@ _POINT_OF_WORD = re.compile(r"\.(?=[^\W\d]{2})|(?<=[^\W\d])\.(?=\d)")
 _POINT = re.compile(r"\.(?!\d)")
 _LEADING_POINT = re.compile(r"(?<!\d)\.(?=\d)")
 _ARTICLE_HYPHEN = re.compile(r"\b(an?|the)-(?=\w)")
+_RATED = re.compile(r"(?<!\S)([a-fo]|ab)-(?!\S)")
 _DASH = re.compile(r"(?<=[^\W\d])-|(?<=\d)-(?!\d)|(?<!\w)-(?!\.?\d)")
 _BETWEEN = re.compile(r"(?<!\d)[:/]|[:/](?!\d)")
 _BOUND = re.compile(r"([<>~±≤≥]) *(?=-?\d)|[<>~±≤≥]")
 _PLUS = re.compile(r"(?<![\w+#])[+#]+")
 _CARET = re.compile(r"(?<!\d)\^|\^(?!-?\d)")
 
-_INITIALS = re.compile(r"(?<!\d )\b(?!t h e\b)[b-z](?: [a-z])+\b")
+_INITIALS = re.compile(r"(?<!\d )\b(?!t h e\b)[b-zᴀ](?: [a-zᴀ])+\b")
 _ROCK_N_ROLL = re.compile(r"(?<=[a-z]{2}) n (?=[a-z]{2})")
 _ARTICLE = re.compile(
     r"\b(?:an|the|(?<!vitamin )(?<!hepatitis )(?<!influenza )(?<!type )(?<!class )(?<!grade )"
     r"(?<!group )(?<!plan )(?<!option )(?<!schedule )(?<!section )(?<!serie )(?<!series )"
-    r"(?<!\b[b-z] )a) (?=\S)"
+    r"(?<!\b[b-z] )a(?! (?:major|minor|flat|sharp|minus)\Z)) (?=\S)"
 )
 _SHORT = {"jr": "junior", "sr": "senior", "vs": "versus"}
 _TITLES = {"dr": "doctor", "mr": "mister", "mt": "mount"}
@@ -128,7 +135,7 @@ def _once(plain: str) -> str:
         text = _without_punctuation(plain)
     bare = _ARTICLE.sub("", text)
     text = _ROCK_N_ROLL.sub(" and ", text if bare == "the" else bare)  # the band is The The
-    words = _INITIALS.sub(lambda m: m[0].replace(" ", ""), text).split()
+    words = _INITIALS.sub(lambda m: m[0].replace(" ", "").replace("ᴀ", "a"), text).split()
     if not _SHORTENED.isdisjoint(words):
         words = _in_full(words)
     text = " ".join(in_digits(words))
@@ -154,6 +161,7 @@ def _without_marks(text: str) -> str:
     if "," in text:
         text = _GROUPED.sub(lambda m: m[0].replace(",", ""), text).replace(",", " ")
     if "-" in text:
+        text = _RATED.sub(r"\1 minus", text)
         text = _DASH.sub(" ", _ARTICLE_HYPHEN.sub(r"\1", re.sub(r"(?<=\d) - (?=\d)", "-", text)))
     text = _BOUND.sub(lambda m: m[1] or " ", _BETWEEN.sub(" ", text))
     return _PLUS.sub(" ", text)
@@ -183,8 +191,10 @@ _GROUPED_BY_SPACE = re.compile(r"(?<![\w.,:/-])(?<!\d )[1-9]\d{0,2}(?: \d{3})+(?
 
 
 def _readings(plain: str) -> set[str]:
-    """The normal form, that with hyphens as nothing, that with spaces inside numbers as nothing."""
+    """The normal form; and with hyphens, or the spaces inside numbers, as nothing; "a" a name."""
     found = {_spelt(plain)}
+    if _PERHAPS.search(plain):
+        found.add(_spelt(_PERHAPS.sub("ᴀ ", plain)))
     if "-" in plain:
         found.add(_spelt(_INNER_HYPHEN.sub("", plain)))
     if " " in plain and _GROUPED_BY_SPACE.search(plain):
