@@ -11,6 +11,7 @@ continues it after its last whole row, another one is refused.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 from collections import Counter, deque
@@ -202,7 +203,7 @@ def open_output(out: Path, settings: Settings) -> Iterator[tuple[IO[bytes], Summ
     begun = out.exists() and out.stat().st_size > 0
     if begun:
         _check_same(out, record, msgspec.to_builtins(settings))
-    with out.open("ab+") as file:
+    with _room_for(out), out.open("ab+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -219,6 +220,18 @@ def open_output(out: Path, settings: Settings) -> Iterator[tuple[IO[bytes], Summ
                 raise BadFile(out, "not a row of this grading", line, "delete the file")
             summary.add(row)
         yield file, summary
+
+
+@contextmanager
+def _room_for(out: Path) -> Iterator[None]:
+    """Says in words that the disk is full, also where only closing the file finds out."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise
+        raise UserError(f"--out {out}: cannot be written: {error.strerror}; make room there, then "
+                        "the same command goes on") from None  # fmt: skip
 
 
 def _check_same(out: Path, record: Path, now: Mapping[str, Any]) -> None:

@@ -50,11 +50,10 @@ def resume(folder: Path, set_: Overrides = None) -> None:
 def check(config: Path, set_: Overrides = None) -> None:
     """Validate CONFIG, its environment and its tasks; print it with every default written out."""
     from mas_train.config import load
-    from mas_train.environment import make_env, run_tasks
+    from mas_train.environment import check_run_golds, make_env, run_tasks
 
     loaded = load(config, set_ or ())
-    make_env(loaded)
-    run_tasks(loaded)
+    check_run_golds(make_env(loaded), *run_tasks(loaded))
     typer.echo(loaded.to_yaml(), nl=False)
 
 

@@ -42,3 +42,19 @@ def run_tasks(config: Config) -> tuple[TaskSet, TaskSet]:
         except UserError as error:
             raise UserError(f"tasks.{name}: {error}") from None
     return loaded[0], loaded[1]
+
+
+def check_run_golds(env: WorkflowEnv, train: TaskSet, dev: TaskSet) -> None:
+    """Raises `UserError`, naming section and task, for a gold that no answer could ever equal.
+
+    A line on stderr says what takes so long, if it does.
+    """
+    from rich.console import Console
+
+    from mas_envs.grading.gold import check_golds
+
+    for name, tasks in (("train", train), ("dev", dev)):
+        try:
+            check_golds(env, tasks, Console(stderr=True, markup=False).print)
+        except UserError as error:
+            raise UserError(f"tasks.{name}: {error}") from None

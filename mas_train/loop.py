@@ -34,7 +34,7 @@ from mas_envs.errors import MasError, UserError
 from mas_envs.failure_watch import FailureWatch
 from mas_train.advantages import advantages
 from mas_train.config import Config
-from mas_train.environment import make_env, run_tasks
+from mas_train.environment import check_run_golds, make_env, run_tasks
 from mas_train.metrics_log import MetricsLog
 from mas_train.rows import episode_rows
 from mas_train.run_folder import RunFolder, disk_errors
@@ -56,6 +56,8 @@ def train(config: Config, *, resume: bool = False, watch: Watch = lambda metrics
     folder = RunFolder(config, resume)
     env = make_env(config)
     tasks, dev = run_tasks(config)
+    if not resume:
+        check_run_golds(env, tasks, dev)
     team = Team(config, folder.checkpoint)
     team.sync(folder.done)
     done = folder.done

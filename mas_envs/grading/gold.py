@@ -19,7 +19,7 @@ from mas_envs.parsing import find_boxes, peel
 from mas_envs.tools import math_grader
 
 if TYPE_CHECKING:
-    from mas_envs.tasks import TaskSet
+    from mas_envs.tasks import Task, TaskSet
     from mas_envs.workflow import WorkflowEnv
 
 SHOWN = 5  # bad golds that `check_golds` names
@@ -99,21 +99,20 @@ def check_golds(
     None are looked at where `env` grades otherwise than with `math_grader`, or where the source is
     an embedded one. 12,000 take some 3 s; `told` hears of it where it takes more than 2.
 
-    Raises `UserError` for golds that `normal_gold` refuses, or that only their normal text makes
-    decidable: an episode of theirs could earn nothing. It names the first `SHOWN`.
+    Raises `UserError`, naming the first `SHOWN`, for golds that `normal_gold` refuses or that are
+    not what their normal text is: their episodes could earn nothing.
     """
     from mas_envs.tasks import SOURCES
 
-    source = str(tasks.spec["source"])
+    source = str(tasks.spec.get("source", "tasks"))
     if source in SOURCES or env.tools.get("grade") is not math_grader:
         return 0
-    golds = {
-        gold: task
-        for task in reversed(tasks)
-        for gold in ([task.answer] if isinstance(task.answer, str) else task.answer)
-    }
+    golds: dict[str, Task] = {}  # the first task of each
+    for task in tasks:
+        for gold in [task.answer] if isinstance(task.answer, str) else task.answer:
+            golds.setdefault(gold, task)
     started, refused, shown = time.monotonic(), 0, []
-    for gold, task in reversed(golds.items()):
+    for gold, task in golds.items():
         if told is not None and time.monotonic() - started > _QUICK_S:
             told(f"checking {len(golds)} golds of {source} …")
             told = None
@@ -134,9 +133,10 @@ def _unfit(gold: str) -> str | None:
         normal = normal_gold(gold)
     except UserError as error:
         return str(error)
-    if normal == gold or (why := _undecidable(gold)) is None:
+    grade = grade_math_here(rf"\boxed{{{normal}}}", gold) if normal != gold else None
+    if grade is None or grade.correct is True:
         return None
-    return str(_refused(gold, why, f"give {normal[:80]!r}"))
+    return str(_refused(gold, "is not read as it stands", f"give {normal[:80]!r}"))
 
 
 def _spelt(text: str) -> str:

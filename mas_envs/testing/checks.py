@@ -25,6 +25,7 @@ from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.store import write_episodes
 from mas_envs.errors import CheckFailed
 from mas_envs.fork import Fork
+from mas_envs.grading.gold import check_golds
 from mas_envs.policies.base import Request, Response
 from mas_envs.policies.random_text import RandomPolicy, random_answer
 from mas_envs.registration import COMMON, EnvSpec, keywords_of, make
@@ -69,6 +70,8 @@ def _checks(id: str, episodes: int, seed: int, kwargs: dict[str, Any]) -> Iterat
     if again.spec != env.spec or type(again) is not type(env):
         raise CheckFailed(f"{id}: its spec makes another environment: {again.spec}")
     yield "ok  the serialised spec makes the same environment"
+    if count := check_golds(env, env.tasks):
+        yield f"ok  {count} golds can be graded"
     played = [_fuzzed(env, seed + number) for number in range(episodes)]
     stubborn = [_fuzzed(env, seed, said) for said in STUBBORN]
     yield f"ok  {episodes} episodes of well-formed and malformed answers"

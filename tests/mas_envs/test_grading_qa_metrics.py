@@ -27,6 +27,7 @@ _PIECES = """
     a an the A The no No yes noanswer one two twenty hundred million first second and to of in 1 12
     14 1972 345 000 1,000 3.14 .5 -5 December May km feet k m $ € % °C U.S. J. K. ad & ' " . , : - –
     − / ^ + # < ~ é É ß İ ı ø й ё हि が ﬁ × ½ ² ™ 😀 Paris St. vs. mr _ * ‘ ’ ´ `
+    A. a. AB- O- ♭ ♯ ≠ ‰ ¢ minor in
 """
 PIECES = [*_PIECES.split(), "\u200b", "\u00ad", "per cent", "6' 5"]
 texts = st.one_of(

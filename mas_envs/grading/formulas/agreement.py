@@ -39,8 +39,14 @@ def agree(first: Tree, second: Tree) -> bool:
 
     Raises `Unparseable` where no point is defined for both, `LimitHit`.
     """
+    if any(r"\infty" in variables(tree) and not _is_infinity(tree) for tree in (first, second)):
+        raise Unparseable("infinity among numbers")
     points = _evaluations(first, second)
     return all(map(_near, points)) and _same_digits(min(points, key=_size))
+
+
+def _is_infinity(tree: Tree) -> bool:
+    return bool(tree[0] == "sym" or (tree[0] == "neg" and tree[1][0] == "sym"))
 
 
 def agree_as_equations(first: Tree, second: Tree) -> bool:

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 _MEMBER = re.compile(
-    r"(?:[,;]|\(|\s)\s*\(?\s*(?:\\text\s*\{\s*(?:for|where|with|and)?\s*\})?\s*"
+    r"(?:[,;]|\(|\s(?=\\text|[A-Za-z](?:_\w)?\s*\\in))\s*\(?\s*(?:\\text\s*\{\s*(?:for|where|with|and)?\s*\})?\s*"
     r"(?<![A-Za-z\\])([A-Za-z](?:_\w)?)(?:\s*,\s*[A-Za-z](?:_\w)?)*\s*\\in\s*"
     r"\\mathbb\s*\{?\s*([RZNQ])\s*\}?((?:\s*[\^_]\s*(?:\{[^{}]*\}|[+*\d]))?)\s*\)?$"
 )
@@ -17,6 +17,9 @@ _FOR_ALL = re.compile(
 # What a clause may be about; anything else it says may be part of the answer.
 _UNIVERSAL = re.compile(
     r"\\forall|for (?:all|every|any|each)|(?:arbitrary|any|constant|integer|real|natural)"
+)
+_WHOLE_LETTER = re.compile(
+    r"(?<![A-Za-z\\])([a-z])\b.{0,20}(?:integer|\\mathbb\s*\{?Z)|integers?\s*\}?\s*([a-z])(?![A-Za-z])"
 )
 _WORDS = """
     for all every any each where with is are be a an the and in of some arbitrary constant constants
@@ -43,14 +46,14 @@ def without_clause(text: str) -> Clause:
     """
     match = _MEMBER.search(text, max(0, len(text) - 80))
     if match and match.start():
-        parameter = match.group(1) if match.group(2) in ("Z", "N") else ""
+        parameter = match.group(1) if match.group(2) in ("Z", "N", "Q") else ""
         domain = (match.group(2) + match.group(3)).replace(" ", "")
         return Clause(text[: match.start()].rstrip(" ,;"), parameter, domain)
     match = _FOR_ALL.search(text)
     clause = text[match.start() :] if match else ""
     if match and match.start() and _UNIVERSAL.search(clause) and _adds_nothing(clause):
-        named = re.search(r"(?<![A-Za-z\\])([a-z])\b.{0,20}(?:integer|\\mathbb\s*\{?Z)", clause)
-        return Clause(text[: match.start()].rstrip(" ,;"), named.group(1) if named else "")
+        named = _WHOLE_LETTER.search(clause)
+        return Clause(text[: match.start()].rstrip(" ,;"), (named[1] or named[2]) if named else "")
     return Clause(text)
 
 

@@ -17,7 +17,7 @@ from fractions import Fraction
 import msgspec
 
 from mas_envs.grading.formulas import agreement, matrices, reals, residues, structure
-from mas_envs.grading.formulas.clauses import same_parameter, without_clause
+from mas_envs.grading.formulas.clauses import letters, same_parameter, without_clause
 from mas_envs.grading.formulas.limits import (
     BadGold,
     LimitHit,
@@ -53,6 +53,8 @@ def same(gold: str, answer: str, policy: MathPolicy = DEFAULT) -> bool:
     g, a = without_clause(gold), without_clause(answer)
     if (g.text, a.text) == (gold, answer) or (g.domain and a.domain and g.domain != a.domain):
         return False
+    if a.parameter and not g.parameter and reals.tells(a.text):
+        return False  # 0 < x < 5, x \in \mathbb{Z} is less than (0,5)
     return _same_as_read(g.text, same_parameter(g, a), policy)
 
 
@@ -85,7 +87,7 @@ def _decimal_comma(gold: str, answer: str) -> bool:
 def _same(gold: str, answer: str, policy: MathPolicy) -> bool:
     if key(gold) == key(answer):
         return True
-    if r"\mod" in gold or r"\mod" in answer:
+    if "mod" in gold or "mod" in answer:
         verdict = residues.same_residue(gold, answer)
         if verdict is not None:
             return verdict
@@ -228,6 +230,8 @@ def _same_relation(gold: Relation, answer: Relation, policy: MathPolicy) -> bool
         if gold.name == answer.name:
             return _same_values(gold, answer, policy)
         if (gold.argument + answer.argument).islower() and gold.function == answer.function:
+            if gold.argument != answer.argument and gold.argument in letters(answer.values[-1]):
+                return False
             rename = {answer.argument: gold.argument}
             return same_scalar(gold.values[-1], answer.values[-1], policy, rename)
         if gold.function or answer.function:  # f(x) = … answered as y = …

@@ -15,6 +15,14 @@ _LINES = re.compile(
     r"((?:(?!\\begin).)*?)\\end\s*\{\1\}",
     re.DOTALL,
 )
+_ROW_SKIP = re.compile(r"\\\\\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm|in)\s*\]")
+_OVER = re.compile(r"\{([^{}]*)\\over(?![A-Za-z])([^{}]*)\}")
+_RATIO_WORD = re.compile(r"(?<=\d)\s*\\text\s*\{\s*(?:to|:)\s*\}\s*(?=\d)")
+_BASE_WORD = re.compile(
+    r"(?<=[0-9A-F])\s*_?\s*\{?\s*\\text\s*\{\s*\(?\s*base[ -]?(\w+)\s*\)?\s*\}\s*\}?"
+    r"|(?<=[0-9A-F])\s*_?\s*\{?\s*\\text\s*\{\s*\(?\s*base\s*\}\s*(\w+)\s*\)?\s*\}?"
+)
+_BRACED_COLON = re.compile(r"(?<=\d)\{:\}(?=\d)")
 _COMMAND = re.compile(r"\\(operatorname\*|[A-Za-z]+|.)", re.DOTALL)
 _ARGUMENTS_TOO = re.compile(
     r"\\(?:(?:text)?color|[hv]?phantom|[hv]space\*?|tag\*?|label)\s*\{(?:[^{}]|\{[^{}]*\})*\}"
@@ -72,7 +80,7 @@ def canonical(text: str) -> str:
     """The canonical spelling of an answer. Any string; linear time; never raises."""
     if not text.isascii():
         text = from_unicode(text)
-    text = _ascii_signs(text.replace("\0", " ").replace("{:}", ":"))
+    text = _ascii_signs(text.replace("\0", " "))
     if "\\" in text:
         text = _latex(text)
     elif "{,}" in text:
@@ -80,6 +88,8 @@ def canonical(text: str) -> str:
     if "." in text:
         text = _BRACKETED_CYCLE.sub(_repeating, _MODULE.sub("", text))
         text = _DOTTED_CYCLE.sub(_repeating, text)
+    if "{:}" in text:
+        text = _BRACED_COLON.sub(":", text)
     if "_" in text:
         text = _ABOVE_THEN_BELOW.sub(r"\1_\3^\2", text)
     if "^" in text:
@@ -126,12 +136,15 @@ def _ascii_signs(text: str) -> str:
 def _latex(text: str) -> str:
     text = _TIGHT_COMMA.sub("", text)
     text = _BRACED_COMMA.sub(lambda m: "" if m.group(1) else ".", text)
-    text = _ARGUMENTS_TOO.sub(" ", text)
+    text = _ROW_SKIP.sub(r"\\\\\\\\", _ARGUMENTS_TOO.sub(" ", text))
+    text = _OVER.sub(r"\\frac{\1}{\2}", text) if "over" in text else text
     if "\\begin" in text:
         text = _LINES.sub(_lines, text)
     text = _COMMAND.sub(_command, text)
     text = _FONT.sub(_font, text)
-    text = _TEXT.sub(_numerals, text)
+    if "\\text" in text:
+        text = _TEXT.sub(_numerals, _RATIO_WORD.sub(":", text))
+        text = _BASE_WORD.sub(lambda m: f"_{{{m[1] or m[2]}}}", text)
     text = _REPEATING.sub(_repeating, text)
     text = _BAR.sub(r"\\bar{\1}", text.replace(r"\text{cis}", r"\cis "))
     text = _UNIT_FRACTION.sub(r"\\text{\1/\2\3}", text)

@@ -18,10 +18,14 @@ from mas_envs.grading.policy import DEFAULT, MathPolicy
 
 
 class Quantity(NamedTuple):
-    """The text of the number and its unit in canonical form ("" where there is none)."""
+    """The text of the number and its unit in canonical form ("" where there is none).
+
+    A unit that is not `sure` is a word nobody would count in: it counts beside the same word only.
+    """
 
     core: str
     unit: str
+    sure: bool = True
 
 
 class Decimal(NamedTuple):
@@ -42,10 +46,10 @@ FUNCTION = re.compile(rf"\\?(?:{'|'.join(FUNCTIONS)})(?![a-z])")
 _UNIT_TEXT = r"(?:\\text\s*\{[^{}]*\}|[A-Za-z. ]|/|\\cdot(?![A-Za-z])|\^\s*\{?\s*-?\d\s*\}?)+"
 _TAIL = re.compile(rf"(?:\(\s*(?={_UNIT_TEXT}\)$))?(?P<unit>{_UNIT_TEXT})\)?$")
 _TEMPERATURE = re.compile(r"\\degree\s*(?:\\text\s*\{\s*([CF])\s*\}|([CF]))$")
-_LITERAL = re.compile(r"([+-]?)\s*((?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)")
+_LITERAL = re.compile(r"([+-]?)\s*((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)")
 _NUMBER = re.compile(rf"{_LITERAL.pattern}|[+-]?\d+\s*/\s*\d+|\d+:\d\d")
 _SCIENTIFIC = re.compile(
-    r"([+-]?\s*(?:\d+\.?\d*|\.\d+))\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*(?:\{\s*([+-]?\s*\d+)\s*\}|([+-]?\d+))"
+    r"([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*(?:\{\s*([+-]?\s*\d+)\s*\}|([+-]?\d+))"
 )
 _BASED = re.compile(
     r"\(?\s*([0-9A-Fa-f]+)\s*\)?\s*_\s*(?:\{\s*\(?\s*(\d+)\s*\)?\s*\}|(\d+)|\{([a-z]+)\})"
@@ -145,7 +149,8 @@ def _with_unit(core: str, tail: str, letters: bool) -> Quantity | None:
         or (letters and re.fullmatch(r" [a-z]*[aeiou][a-z]*", tail) and len(words) > 2)
     )
     if core and unit and (tail.lstrip("( ").startswith(r"\text") or is_known):
-        return Quantity(core, unit)
+        is_one = re.fullmatch(r"0?\.\d+|1(?:\s*/\s*\d+)?|\\frac.*", core) is not None
+        return Quantity(core, unit, is_one or units.is_countable(words))
     return None
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from typing import Literal, NamedTuple
 
-from mas_envs.grading.formulas import evaluate
+from mas_envs.grading.formulas import evaluate, units
 from mas_envs.grading.formulas.expression import Tree, read
 from mas_envs.grading.formulas.limits import LimitHit, Unparseable
 from mas_envs.grading.formulas.notation import key
+from mas_envs.grading.formulas.quantity import quantity
 from mas_envs.grading.formulas.spelling import FUNCTIONS
 from mas_envs.grading.formulas.structure import Form
 
@@ -23,7 +24,7 @@ _GREEK += "|Delta|Gamma|Lambda|Phi|Psi|Omega|Sigma|ell|hbar|pi"
 _ATOM = (
     r"(?:[A-Za-z]{1,4}|[A-Za-z]{3,}(?: [A-Za-z]+){0,4}|\\text\s*\{[^{}]*\}"
     rf"|(?:\\Delta\s*)?(?:\\(?:{_GREEK})(?![A-Za-z])|[A-Za-z])"
-    r"|\\(?:angle|triangle)\s*[A-Za-z ]+"
+    r"|m?\s*\\(?:angle|triangle)\s*[A-Za-z ]+"
     r"|\\(?:overline|vec|hat|bar|tilde|dot|ddot|overrightarrow|widehat)\s*(?:\{[^{}]*\}|[A-Za-z])"
     r"|\|\s*[A-Za-z ]{1,3}\s*\||\[\s*[A-Z ]{3,7}\]"
     r"|\\frac\s*\{\s*d[^{}]*(?:\{[^{}]*\})?\s*\}\s*\{\s*d[^{}]*(?:\{[^{}]*\})?\s*\})"
@@ -36,13 +37,14 @@ _ONE = r"(?:[A-Za-z]+|\|[A-Za-z]+\|)(?:_\s*(?:\{\w*\}|\w))?"
 _COMPOUND = re.compile(
     rf"{_ONE}(?:\s*[:/]\s*{_ONE})+|\\frac\s*\{{\s*{_ONE}\s*\}}\s*\{{\s*{_ONE}\s*\}}"
     r"|[A-Z]{2}\s*\^\s*\{?\s*2\s*\}?"
-    rf"|\\(?:{'|'.join(sorted(FUNCTIONS))})(?![a-z])\s*(?:\\(?:{_GREEK})|[A-Za-z])(?![A-Za-z])"
+    rf"|\\(?:{'|'.join(sorted(FUNCTIONS))})(?![a-z])\s*(?:\^\s*\{{?2\}}?\s*)?(?:\\(?:{_GREEK})|[A-Za-z])(?![A-Za-z])"
     r"|(?:\\Phi|\\Psi|[fghpqFGHPEV])(?:_\s*\w)?'*(?:\^\s*\{\s*-1\s*\})?\s*\([^()=]*\)"
 )
 # What a response may put before its value: m+n = 204, \lim_{x \to 0} … = 1, 17 \bmod 5 = 2.
 _SUM = re.compile(r"[A-Za-z](?:_\s*\{?\w\}?)?(?:\s*[+-]?\s*[A-Za-z](?:_\s*\{?\w\}?)?)+")
 _OPERATION = re.compile(
-    r"\\(?:lim|sum|prod|int|max|min|gcd|det|mod|begin|sup|inf)(?![a-z])"
+    r"\\(?:lim|sum|prod|int|max|min|gcd|lcm|det|b?mod|sup|inf)(?![a-z])"
+    r"|\\text\s*\{\s*(?:lcm|gcd|GCD|LCM|Var|Pr|Area|Vol)\s*\}\s*\(|\\mathbb\s*\{[PE]\}"
     r"|^[fghpqruvwEFGHILMNPSTV](?:_\s*\w)?\s*\([^()]*\)$"
 )
 _FUNCTION = re.compile(
@@ -111,23 +113,27 @@ def _without_approximation(sides: list[str], operators: list[str]) -> tuple[list
     r"""`x = 1/3 \approx 0.33` is x = 1/3; `\approx 5` is 5; `x \approx 5` is x = 5."""
     for place, operator in enumerate(operators):
         if operator in (r"\approx", r"\sim"):
-            if place == 0 and (not sides[0] or _NAME.fullmatch(sides[0])):
+            if place == 0 and (not sides[0] or is_name(sides[0])):
                 if not sides[0]:
                     return _without_approximation(sides[1:], operators[1:])
                 operators = ["=", *operators[1:]]
                 continue
-            if operator == r"\sim" or not _are_near(sides[place], sides[place + 1]):
+            others = sides[place + 1 :]
+            if operator == r"\sim" or not all(_are_near(sides[place], side) for side in others):
                 raise Unparseable("two values that are said to be about the same")
             return sides[: place + 1], operators[:place]
     return sides, operators
 
 
 def _are_near(exact: str, rounded: str) -> bool:
-    """Is the second number the first one rounded, if not well? True for what is no number."""
+    """Is the second number the first one rounded, if not well? False for what is no number."""
     try:
-        first, second = (evaluate.constant(read(side)) for side in (exact, rounded))
-    except (Unparseable, LimitHit, evaluate.Undefined, KeyError):
-        return True
+        trees = [read(quantity(side).core) for side in (exact, rounded)]
+        if any(map(evaluate.variables, trees)):
+            return False
+        first, second = map(evaluate.constant, trees)
+    except (Unparseable, LimitHit, evaluate.Undefined):
+        return False
     return bool(abs(first - second) <= abs(first) / 10)
 
 
@@ -139,17 +145,23 @@ def _equation(sides: list[str], is_gold: bool) -> Relation:
         return Relation(
             "named", sides[1:], key(left), function.group(1), function.group(2), pair, operator
         )
-    while len(sides) > 2 and _NAME.fullmatch(left) and _NAME.fullmatch(sides[1]):
+    while len(sides) > 2 and is_name(left) and is_name(sides[1]):
         sides = [left, *sides[2:]]  # x = y = 5 says 5
-    if _NAME.fullmatch(left) and not _mentions(right, left):
+    is_product = is_gold and re.fullmatch(r"[a-z]{2,3}", left)  # xy = 1 is a curve, AB = 1 a value
+    if is_name(left) and not is_product and not _mentions(right, left):
         return Relation("named", sides[1:], name=key(left), sides=pair, operator=operator)
     if _is_compound(left, is_gold):
         return Relation("named", sides[1:], name=key(left), sides=pair, operator=operator)
-    if _NAME.fullmatch(right) and _is_constant(left):
+    if is_name(right) and _is_constant(left):
         return Relation("named", sides[:-1], name=key(right), sides=pair, operator=operator)
-    if all(_is_constant(side) for side in sides):
+    if all(_is_constant(side) or r"\begin" in side for side in sides):
         return Relation("chain", sides, sides=pair, operator=operator)
     return Relation("equation", [], sides=pair if len(sides) == 2 else (), operator=operator)
+
+
+def is_name(text: str) -> bool:
+    """Does the text name a quantity: x, x_1, AB, `\\angle ABC`, `\\text{Area}`?"""
+    return _NAME.fullmatch(text) is not None and not units.casts_doubt(text)
 
 
 def names_apart(found: Form) -> Form:
@@ -157,7 +169,7 @@ def names_apart(found: Form) -> Form:
     if found.kind != "relation" or len(found.parts) < 3 or set(found.marks) != {"="}:
         return found
     *names, value = found.parts
-    if not all(map(_NAME.fullmatch, names)):
+    if not all(map(is_name, names)):
         return found
     return Form("list", [f"{name} = {value}" for name in names])
 
@@ -165,9 +177,14 @@ def names_apart(found: Form) -> Form:
 def _is_compound(left: str, is_gold: bool) -> bool:
     if _COMPOUND.fullmatch(left):
         return True
-    return not is_gold and (
-        _SUM.fullmatch(left) is not None or (_OPERATION.search(left) is not None)
-    )
+    if is_gold:
+        return False
+    if _SUM.fullmatch(left) or _OPERATION.search(left):
+        return True
+    try:
+        return len(evaluate.variables(read(left))) > 1  # 100m + n = 204, x^2 + y^2 = 12
+    except (Unparseable, LimitHit):
+        return False
 
 
 def _mentions(text: str, name: str) -> bool:
@@ -190,7 +207,7 @@ def _inequality(sides: list[str], operators: list[str]) -> Relation:
     names = [
         side
         for side in sides
-        if (_NAME.fullmatch(side) and side not in ("e", "i")) or _FUNCTION.fullmatch(side)
+        if (is_name(side) and side not in ("e", "i")) or _FUNCTION.fullmatch(side)
     ]
     if len(names) == 1 and all(_is_constant(side) for side in sides if side != names[0]):
         place = sides.index(names[0])

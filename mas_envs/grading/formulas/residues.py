@@ -12,15 +12,16 @@ from mas_envs.grading.formulas.limits import LimitHit, Unparseable
 
 _RESIDUE = re.compile(
     r"(?:[A-Za-z](?:_\w)?\s*(?:\\equiv|=)\s*)?"
-    r"(?P<value>[^=<>]*?)\s*[({]?\s*\\mod\s*\{?\s*(?P<modulus>\d{1,40})\s*\}?\s*[)}]?"
+    r"(?P<value>[^=<>]*?)\s*[({]?\s*\\(?P<kind>b?mod)\s*\{?\s*(?P<modulus>\d{1,40})\s*\}?\s*[)}]?"
 )
 
 
 class Residue(NamedTuple):
-    """A class of whole numbers: value + modulus · k."""
+    r"""A class of whole numbers, value + modulus · k; `17 \bmod 5` is only its least member."""
 
     value: int
     modulus: int
+    is_class: bool
 
 
 def residue(text: str) -> Residue | None:
@@ -29,7 +30,8 @@ def residue(text: str) -> Residue | None:
     if not match or int(match["modulus"]) < 2:
         return None
     value = whole(match["value"])
-    return None if value is None else Residue(value, int(match["modulus"]))
+    is_class = match["kind"] == "mod" or r"\equiv" in text
+    return None if value is None else Residue(value, int(match["modulus"]), is_class)
 
 
 def whole(text: str) -> int | None:
@@ -48,6 +50,11 @@ def same_residue(gold: str, answer: str) -> bool | None:
     number of its class when the answer leaves the modulus out.
     """
     g, a = residue(gold), residue(answer)
+    if g and not g.is_class:
+        gold, g = str(g.value % g.modulus), None
+        if not a:
+            value = whole(answer.rpartition("=")[2])
+            return None if value is None else value == int(gold)
     if g and a:
         return g.modulus == a.modulus and (g.value - a.value) % g.modulus == 0
     if g:

@@ -39,6 +39,8 @@ def same_scalar(
     g, a = _without_inner_degrees(g), _without_inner_degrees(a)
     if _same_angle(g, a, policy):
         return True
+    if a.unit and not a.sure and a.unit != g.unit:
+        return False
     factors = quantity.scales(g.unit, a.unit, policy)
     if len(factors) > 1 and not g.unit and _is_small(g.core):  # 0.28 is no 0.28 %
         factors = factors[1:]
@@ -55,11 +57,12 @@ def _same_ratio(g: quantity.Quantity, a: quantity.Quantity, policy: MathPolicy) 
     if Fraction(1) not in quantity.scales(g.unit, a.unit, policy):
         return False
     parts, others = g.core.split(":"), a.core.split(":")
-    if len(parts) == len(others):
+    is_time = _TIME.fullmatch(g.core) is not None
+    if len(parts) == len(others) and (not is_time or _TIME.fullmatch(a.core)):
         pairs = zip(parts, others, strict=True)
         if all(same_number(x, y, Fraction(1), policy) for x, y in pairs):
             return True
-    if policy.fractions == "reduced" or any(_TIME.fullmatch(one.core) for one in (g, a)):
+    if policy.fractions == "reduced" or is_time or _TIME.fullmatch(a.core):
         return False
     if {len(parts), len(others)} == {1, 2}:
         return same_number(_quotient(parts), _quotient(others), Fraction(1), policy)

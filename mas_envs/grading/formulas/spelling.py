@@ -28,7 +28,16 @@ _UNICODE = {
     "⅘": r"\frac{4}{5}", "⅙": r"\frac{1}{6}", "⅚": r"\frac{5}{6}", "⅛": r"\frac{1}{8}",
     "⅜": r"\frac{3}{8}", "⅝": r"\frac{5}{8}", "⅞": r"\frac{7}{8}",
 }  # fmt: skip
-_INVISIBLE = frozenset(chr(code) for code in (*range(0x200B, 0x2010), 0x2060, 0xFEFF, 0xAD))
+_INVISIBLE = frozenset(
+    chr(code)
+    for code in (
+        *range(0x200B, 0x2010),
+        *range(0x202A, 0x202F),
+        *range(0x2060, 0x206A),
+        0xFEFF,
+        0xAD,
+    )
+)
 _RADICAL = re.compile(r"([√∛])\s*(\d+(?:\.\d+)?|[A-Za-z]|(?=[({]))")
 _RUN_UP = re.compile(f"[{''.join(_SUPERSCRIPTS)}]+")
 _RUN_DOWN = re.compile(f"[{''.join(_SUBSCRIPTS)}]+")
@@ -59,11 +68,11 @@ RENAMED = {
     "intercal": "T ", "pounds": r"\$", "euro": r"\$",
     "R": r"\mathbb{R}", "Z": r"\mathbb{Z}", "N": r"\mathbb{N}",
     "Q": r"\mathbb{Q}", "reals": r"\mathbb{R}", "backslash": r"\setminus ", "prime": "'",
-    "smallsetminus": r"\setminus ", "middle": "", "bmod": r"\mod ", "pmod": r"\mod ",
+    "smallsetminus": r"\setminus ", "middle": "", "bmod": r"\bmod ", "pmod": r"\mod ",
 }  # fmt: skip
 _WITHOUT_MEANING = """
     quad qquad displaystyle textstyle limits nolimits thinspace hfill enspace left right
-    tiny small normalsize large Large LARGE huge Huge centering noindent
+    tiny small normalsize large Large LARGE huge Huge centering noindent checkmark blacksquare
     big bigl bigr Big Bigl Bigr bigg biggl biggr Bigg Biggl Biggr
 """
 SPACING = frozenset(_WITHOUT_MEANING.split()) | frozenset("!;:>, ()[]")

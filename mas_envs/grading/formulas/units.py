@@ -46,8 +46,16 @@ _NAMES = {
 MULTIPLES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
              "trillion": 10**12}  # fmt: skip
 _LETTERS = frozenset({"m", "g", "s", "h", "l", "W", "N", "J", "V", "A", "K", "C", "F"})
+_OTHERS = """
+    radian erg dyne gauss ppm db rpm cup gallon quart pint acre hectare knot bar atm torr cal kcal
+    byte bit pixel celsius fahrenheit yuan won yen rmb rupee peso arcsec steradian square cube
+"""
 _WHOLE_WORDS = frozenset(_NAMES) | frozenset(_FACTORS) | frozenset(_DERIVED)
-_KNOWN = _WHOLE_WORDS | {"percent", "degree", "unit", "am", "pm", "per", "sq"}
+_KNOWN = (
+    _WHOLE_WORDS
+    | {"percent", "degree", "unit", "am", "pm", "per", "sq"}
+    | frozenset(_OTHERS.split())
+)
 # A word that says that the number is not the answer, or not all of it, is no unit.
 _WORDS_OF_DOUBT = """
     or any other another not no nope none never false wrong incorrect if maybe perhaps possibly
@@ -57,12 +65,30 @@ _WORDS_OF_DOUBT = """
     below is are was were be so thus hence also plus minus times divided by mod modulo point
     negative factorial root sqrt pi power infinity
     half halve double triple twice couple gross score ten tenth third fourth fifth sixth seventh
-    eighth ninth hundredth thousandth millionth
+    eighth ninth eleventh twelfth twentieth hundredth thousandth millionth quarter quadrillion
+    undefined dne true invalid unknown nan lakh crore guess inverse reciprocal doubled repeating
+    recurring binary hex hexadecimal octal
     zero one two three four five six seven eight nine eleven twelve thirteen fourteen fifteen
     sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety
 """
 _HEDGES = frozenset(_WORDS_OF_DOUBT.split()) | frozenset(MULTIPLES)
 _MAX_WORDS = 5
+_PLURALS = frozenset(
+    [
+        "people",
+        "men",
+        "women",
+        "children",
+        "mice",
+        "geese",
+        "fish",
+        "sheep",
+        "yuan",
+        "won",
+        "yen",
+        "rmb",
+    ]
+)
 _WORD = re.compile(r"([A-Za-z]+)\.?\s*(?:\^\s*\{?\s*(-?\d)\s*\}?)?|(/)")
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
 
@@ -88,7 +114,7 @@ def unit(words: str) -> str:
         name = _name(word)
         if not _HEDGES.isdisjoint((name, word.lower())):
             return ""
-        if len(name) == 1 and name not in _LETTERS:
+        if len(name) == 1 and (name not in _LETTERS or (word not in _LETTERS and len(word) == 1)):
             return ""
         if match.group(3) or name == "per":
             sign = -1
@@ -124,6 +150,22 @@ def _name(word: str) -> str:
     if word not in _NAMES and len(word) > 2 and word.endswith("s") and not word.endswith("ss"):
         word = word[:-1]
     return _NAMES.get(word, word)
+
+
+def casts_doubt(words: str) -> bool:
+    """Is one of the words such that what it names is not (all of) the answer?"""
+    return not _HEDGES.isdisjoint(word.lower() for word in re.findall(r"[A-Za-z]+", words))
+
+
+def is_countable(words: str) -> bool:
+    """Does an unknown unit name things that can be counted: ways, red apples, people per hour?"""
+    names = re.findall(r"[A-Za-z]+", re.split(r"/|\bper\b", words)[0])
+    head = names[-1].lower() if names else ""
+    return (
+        (head.endswith("s") and not head.endswith("ss"))
+        or head in _PLURALS
+        or all(_name(name) in _KNOWN or name in _LETTERS for name in names)
+    )
 
 
 def is_known(words: str, *, letters: bool) -> bool:

@@ -19,6 +19,9 @@ def is_wholly_words(text: str) -> bool:
 
 def chosen(text: str) -> str:
     r"""The letter of a multiple-choice answer that says its value, too: `\text{(C)} 5`; or ""."""
+    bare = re.fullmatch(r"\(?([A-J])[).:]", text.strip())
+    if bare:
+        return bare[1]
     match = _CHOICE.match(text)
     if not match or _OTHER_CHOICE.search(text, match.end()):
         return ""

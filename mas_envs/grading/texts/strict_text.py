@@ -8,7 +8,8 @@ the quotes, dashes and accents of Unicode alone. Here:
   "10²" is not "102" and "1½" not "11/2".
 - Punctuation: apostrophes, quotes and full stops vanish ("U.S." is "us"), all else separates words.
   Kept: a point, dash, colon or slash between digits, a minus before a number, what bounds or
-  approximates one ("<5"), "+" and "#" behind a word ("C++"). "3,000" is "3000"; "1,5" two numbers.
+  approximates one ("<5"), "+" and "#" behind a word ("C++"), "-" behind a grade or a blood group
+  ("AB-"). "3,000" is "3000"; "1,5" two numbers.
 - Words: "&" is "and"; "J. K. Rowling" is "JK Rowling"; "Jr.", "Dr.", "Mt." … are written out; an
   article goes where a word follows it, not at the end, before a hyphen ("A-Team"), as a label
   ("Vitamin A deficiency"), a key ("A minor") or an initial ("John A. Macdonald"; "A" between
@@ -19,8 +20,9 @@ the quotes, dashes and accents of Unicode alone. Here:
 - A text that would become empty stays as it was, but for case and the kind of its characters.
 
 `same` also lets pass what has two readings: a hyphen inside a word counts as a space or as nothing
-("Spider-Man" is "Spiderman" and "Spider Man"); an "a" as an article or a name; a sign of money, percent or degrees can be a word,
-or missing on one side ("$5" is "5" and "5 dollars", "€5" is not "$5"); "10 000" is also "10000".
+("Spider-Man" is "Spiderman" and "Spider Man"); "a" in small letters is an article or an initial; a
+sign of money, percent or degrees can be a word, or missing on one side ("$5" is "5" and "5
+dollars", "€5" is not "$5"); "10 000" is also "10000".
 Not merged: Roman numerals, "St." and "Saint", decimal commas, dates in numerals but for ISO's.
 """
 
