@@ -4,6 +4,8 @@
 once accepted.
 """
 
+# ruff: noqa: E501
+
 from __future__ import annotations
 
 import pytest
