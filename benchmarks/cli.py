@@ -16,6 +16,8 @@ from rich.table import Table
 
 from benchmarks import grade as grading
 from benchmarks.environment import Flags, as_trained, environment
+from benchmarks.grade_input import survey
+from benchmarks.grade_summary import Summary, tables
 from benchmarks.policies import Source, Team, team
 from benchmarks.run_folder import Settings, Stored, open_run, read_run, write_json
 from benchmarks.runner import play
@@ -24,7 +26,7 @@ from benchmarks.trained import origins
 from mas_envs.console import command_line, progress
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.errors import UserError
-from mas_envs.grading.processes.batch import VERSIONS, grade_each
+from mas_envs.grading.processes.graders import VERSIONS
 from mas_envs.policies.named import targets_named
 from mas_envs.tasks import Task, TaskSet
 from mas_envs.workflow import WorkflowEnv
@@ -147,6 +149,8 @@ GRADE_EXAMPLES = """Examples:
 
   mas-bench grade answers.jsonl --response output --gold answer
 
+  mas-bench grade answers.jsonl --policy '{"units": "required"}'
+
   mas-bench grade qa.jsonl --grader qa --metric f1 --normaliser squad
 
   mas-bench grade cases.jsonl --expected label --out /tmp/cases.jsonl"""
@@ -161,7 +165,14 @@ def grade(
         Path | None, typer.Option(help="Where the grades go; FILE.graded.jsonl by default.")
     ] = None,
     grader: Annotated[str, typer.Option(help="math or qa.")] = "math",
-    policy: Annotated[str | None, typer.Option(help="Of math: default, strict or drmas.")] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME|JSON",
+            help="Of math: default, strict, drmas, or options over the default, like "
+            '\'{"units": "required"}\'.',
+        ),
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="Of qa: em, f1 or sub_em.")] = None,
     normaliser: Annotated[
         str | None, typer.Option(help="Of qa: strict, squad, triviaqa or nfd.")
@@ -180,16 +191,15 @@ def grade(
     Interrupted? The same command continues. Exit code 0 when every row has a verdict, 1 when some
     gold could not be decided (they are listed), 2 for a mistake in the file or an option.
     """
+    chosen = {"policy": policy, "metric": metric, "normaliser": normaliser}
+    options = grading.options_of(grader, {k: v for k, v in chosen.items() if v is not None})
     for path in filter(None, (file, out)):
         if path.is_dir():
             raise UserError(f"{path}: is a folder; give a file")
     out = out or file.with_name(f"{file.name.removesuffix('.jsonl')}.graded.jsonl")
-    chosen = {"policy": policy, "metric": metric, "normaliser": normaliser}
-    options: dict[str, Any] = {k: value for k, value in chosen.items() if value is not None}
-    grade_each((), grader=grader, **options)  # a bad option is refused before the file is read
     if out.exists() and file.exists() and out.samefile(file):
         raise UserError(f"--out {out}: is the input; give another file")
-    rows, digest = grading.survey(file, response, gold, expected)
+    rows, digest = survey(file, response, gold, expected)
     settings = grading.Settings(
         file=str(file),
         sha256=digest,
@@ -199,15 +209,15 @@ def grade(
         options=options,
         response=response,
         gold=gold,
-        expected=expected,
     )
-    with grading.open_output(out, settings) as (output, summary):
-        _grade(file, settings, output, summary, processes)
-    for table in grading.tables(summary):
+    with grading.open_output(out, settings, expected) as (output, summary):
+        _grade(settings, output, summary, processes, expected)
+    for table in tables(summary):
         Console().print(table)
     note.print(f"grades: {out}")
     if summary.undecided:
-        note.print(f"{summary.undecided} rows have no verdict and are left out of the accuracy")
+        left_out = "has no verdict and is" if summary.undecided == 1 else "have no verdict and are"
+        note.print(f"{_count(summary.undecided, 'row')} {left_out} left out of the accuracy")
         raise typer.Exit(1)
 
 
@@ -251,13 +261,16 @@ def _play(
     stored: Stored, env: WorkflowEnv, chosen: Team, tasks: list[Task], concurrency: int
 ) -> None:
     """`play` with a bar. Ctrl-C ends with what is stored and how to go on."""
-    counts = {"done": 0, "failed": 0, "right": 0}  # of this session
+    counts = {"done": 0, "failed": 0, "right": 0, "undecided": 0}  # of this session
 
     def show(episode: Episode) -> None:
         counts[episode.status] += 1
-        counts["right"] += episode.grade is not None and episode.grade.correct is True
+        if episode.grade is not None:
+            counts["right"] += episode.grade.correct is True
+            counts["undecided"] += episode.grade.correct is None
+        decided = max(counts["done"] - counts["undecided"], 1)
         failed = f", {counts['failed']} failed" if counts["failed"] else ""
-        bar.advance(1, f"{100 * counts['right'] / max(counts['done'], 1):.1f} % right{failed}")
+        bar.advance(1, f"{100 * counts['right'] / decided:.1f} % right{failed}")
 
     async def whole() -> None:
         try:
@@ -281,24 +294,30 @@ def _play(
 
 
 def _grade(
-    file: Path,
     settings: grading.Settings,
     output: IO[bytes],
-    summary: grading.Summary,
+    summary: Summary,
     processes: int | None,
+    expected: str | None,
 ) -> None:
     """Grade what is not there yet, with a bar."""
+    name, total = Path(settings.file).name, settings.rows
+    unit = "row" if total == 1 else "rows"
     try:
-        with progress(file.name, settings.rows, done=summary.rows, unit="rows") as bar:
-            rows = grading.grade_rows(file, settings, summary.rows, processes)
-            for row in grading.write_rows(output, rows):
-                summary.add(row)
+        with progress(name, total, done=summary.rows, unit=unit) as bar:
+            grades = grading.graded_rows(settings, summary.rows, processes, expected)
+            for row, graded in grading.write_rows(output, grades):
+                summary.add(row, graded)
                 bar.advance(1, f"{100 * summary.right / summary.rows:.1f} % right")
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
-            f"{summary.rows} of {settings.rows} rows are in {output.name}; "
+            f"{summary.rows} of {_count(settings.rows, 'row')} are in {output.name}; "
             "the same command goes on from there"
         ) from None
+
+
+def _count(count: int, thing: str) -> str:
+    return f"{count} {thing}{'' if count == 1 else 's'}"
 
 
 def _print(stored: Stored, summary: Mapping[str, Any]) -> None:
@@ -321,8 +340,8 @@ def _print(stored: Stored, summary: Mapping[str, Any]) -> None:
     if settings.questions < settings.suite["rows"]:
         note.print(f"note: {settings.questions} of the suite's {settings.suite['rows']} questions")
     if summary["undecided"]:
-        note.print(f"note: the grader could not decide {summary['undecided']} episodes; "
-                   "they count as wrong")  # fmt: skip
+        note.print(f"note: the grader could not decide {_count(summary['undecided'], 'episode')}; "
+                   "that is neither right nor wrong")  # fmt: skip
     for reason, count in summary["failures"].items():
         note.print(f"failed, not wrong: {count} × {reason}")
     if summary["problem"]:

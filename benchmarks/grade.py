@@ -5,171 +5,95 @@
     OUT.jsonl.run.json    of which file and with which settings (`Settings`)
 
 FILE is read twice, block by block: first whole, so that a bad row is found before anything is
-graded, then as the grades are made. The settings of an OUT never change: the same command
-continues it after its last whole row, another one is refused.
+graded, then beside the grades. The settings of an OUT never change: the same command continues it
+after its last whole row, another one is refused. Labels are no setting: they are compared with
+the verdicts that are stored.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
-from collections import Counter, deque
+import json
+from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
-import numpy as np
-from rich.table import Table
-from rich.text import Text
 
-from benchmarks.metrics import interval
+from benchmarks.grade_input import Row, read_rows
+from benchmarks.grade_summary import Summary
 from mas_envs.episodes.schema import Grade
-from mas_envs.errors import BadFile, UserError
+from mas_envs.errors import BadFile, UnknownName, UserError
 from mas_envs.files import json_objects, whole_file
+from mas_envs.grading.policy import policy_argument
 from mas_envs.grading.processes.batch import grade_each
+from mas_envs.grading.processes.graders import GRADERS
 
+OPTIONS = {"policy": "math", "metric": "qa", "normaliser": "qa"}  # and whose they are
 FLUSH_ROWS = 200
-LISTED = 20  # lines named in the summary, of each kind
-_LARGE = 1_000_000  # rows; beyond, the interval is narrower than the number's last digit
+_KEPT = {"line", "correct", "status", "answer", "reason", "grader"}  # in every row
 
 
-class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """All that decides the grades. `version`: of the grader."""
+class Settings(msgspec.Struct, kw_only=True):
+    """All that decides the grades. `version`: of the grader's rules."""
 
     file: str
     sha256: str
     rows: int
     grader: str
     version: str
-    options: dict[str, str]
+    options: dict[str, Any]
     response: str
     gold: str
-    expected: str | None
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the input. `expected`: the label beside it, None without one."""
+def options_of(grader: str, given: Mapping[str, str]) -> dict[str, Any]:
+    """The grader's options, of what --policy (a name or JSON), --metric and --normaliser say.
 
-    line: int
-    id: Any
-    response: str
-    golds: str | list[str]
-    expected: bool | None
-
-
-@dataclass
-class Summary:
-    """What the rows of an output add up to; of undecided and disagreeing ones the first lines."""
-
-    right: int = 0
-    wrong: int = 0
-    statuses: Counter[str] = field(default_factory=Counter)
-    scores: float = 0.0
-    scored: int = 0
-    undecided: int = 0
-    undecided_rows: list[dict[str, Any]] = field(default_factory=list)
-    labelled: int = 0
-    disagreeing: int = 0
-    disagreeing_rows: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def rows(self) -> int:
-        """All of them."""
-        return self.right + self.wrong + self.undecided
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Count a row of the output."""
-        correct = row["correct"]
-        self.right += correct is True
-        self.wrong += correct is False
-        self.statuses[row["status"]] += 1
-        if row.get("score") is not None:
-            self.scores, self.scored = self.scores + row["score"], self.scored + 1
-        if correct is None:
-            self.undecided += 1
-            _keep(self.undecided_rows, row)
-        if row.get("expected") is not None:
-            self.labelled += 1
-            if row["expected"] is not correct:
-                self.disagreeing += 1
-                _keep(self.disagreeing_rows, row)
-
-    def accuracy(self) -> tuple[float, float, float] | None:
-        """Right of the decided rows and its 95 % interval, in percent, each row a question."""
-        decided = self.right + self.wrong
-        if not decided:
-            return None
-        mean = self.right / decided
-        scale = min(1.0, _LARGE / decided)
-        counts = (round(self.wrong * scale), round(self.right * scale))
-        low, high = interval(np.repeat((0.0, 1.0), counts))  # type: ignore[arg-type]
-        return 100 * mean, 100 * low, 100 * high
+    Two spellings of one policy are the same options. Raises `UserError` naming option and choices.
+    """
+    if grader not in GRADERS:
+        raise UnknownName("grader", grader, GRADERS, where="--grader")
+    for name in given:
+        if OPTIONS[name] != grader:
+            ours = " and ".join(f"--{one}" for one, its in OPTIONS.items() if its == grader)
+            fix = f"add --grader {OPTIONS[name]}" if grader == "math" else "leave one of them out"
+            raise UserError(f"--{name} is no option of --grader {grader}, which has {ours}; {fix}")
+    options: dict[str, Any] = dict(given)
+    try:
+        if "policy" in options:
+            options = policy_argument(_policy(given["policy"]))
+        grade_each((), grader=grader, **options)
+    except UserError as error:
+        said = " ".join(f"--{name} {value!r}" for name, value in given.items())
+        raise UserError(f"{said}: {error}") from None
+    return options
 
 
-def _keep(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
-    if len(rows) < LISTED:
-        rows.append(row)
+def _policy(text: str) -> Any:
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        example = '\'{"units": "required", "rounding": 0.01}\''
+        raise UserError(f"not JSON ({error}); write it like {example}") from None
 
 
-def read_rows(path: Path, response: str, gold: str, expected: str | None) -> Iterator[Row]:
-    """The rows of a JSONL file; the arguments are keys. Raises `BadFile` with line, key and fix."""
-    for line, row in json_objects(path):
-        for key, option in ((response, "--response"), (gold, "--gold"), (expected, "--expected")):
-            if key is not None and key not in row:
-                fix = f"{option} KEY names another; the row has {', '.join(row) or 'no key'}"
-                raise BadFile(path, f"no key {key!r}", line, fix)
-        text = row[response]
-        if not isinstance(text, str):
-            fix = 'a response that failed may be ""'
-            raise BadFile(path, f"{response} is {text!r:.60}, not a text", line, fix)
-        golds = row[gold]
-        given = golds if isinstance(golds, list) else [golds]
-        texts = [_gold_text(one) for one in given]
-        if None in texts or not texts:
-            fix = "give a text, a number or a list of such"
-            raise BadFile(path, f"{gold} is {golds!r:.60}", line, fix)
-        label = None if expected is None else row[expected]
-        if label is not None and label not in (0, 1):
-            fix = "give true or false, 1 or 0, or null where there is no label"
-            raise BadFile(path, f"{expected} is {label!r:.60}", line, fix)
-        wanted = [one for one in texts if one is not None]
-        yield Row(
-            line=line,
-            id=row.get("id"),
-            response=text,
-            golds=wanted if isinstance(golds, list) else wanted[0],
-            expected=None if label is None else bool(label),
-        )
+def rows_of(settings: Settings, expected: str | None) -> Iterator[Row]:
+    """The rows of the input."""
+    return read_rows(Path(settings.file), settings.response, settings.gold, expected)
 
 
-def _gold_text(gold: object) -> str | None:
-    if isinstance(gold, str):
-        return gold
-    if isinstance(gold, bool) or not isinstance(gold, int | float):
-        return None
-    return repr(gold)
-
-
-def survey(path: Path, response: str, gold: str, expected: str | None) -> tuple[int, str]:
-    """(number of rows, SHA-256) of an input all of whose rows are good. Raises `BadFile`."""
-    rows = sum(1 for _ in read_rows(path, response, gold, expected))
-    if not rows:
-        raise BadFile(path, "has no row", fix=f"one {{{response!r}: …, {gold!r}: …}} per line")
-    with path.open("rb") as file:
-        return rows, hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def grade_rows(
-    path: Path, settings: Settings, done: int, processes: int | None
-) -> Iterator[dict[str, Any]]:
-    """The rows of the output after the first `done`, as they are graded."""
-    rows = read_rows(path, settings.response, settings.gold, settings.expected)
+def graded_rows(
+    settings: Settings, done: int, processes: int | None, expected: str | None
+) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """The rows of the input after the first `done`, each with its row of the output."""
+    rows = rows_of(settings, expected)
     asked: deque[Row] = deque()
 
     def pairs() -> Iterator[tuple[str, str | list[str]]]:
@@ -179,7 +103,8 @@ def grade_rows(
 
     grades = grade_each(pairs(), grader=settings.grader, processes=processes, **settings.options)
     for grade in grades:
-        yield _output(asked.popleft(), grade)
+        row = asked.popleft()
+        yield row, _output(row, grade)
 
 
 def _output(row: Row, grade: Grade) -> dict[str, Any]:
@@ -189,12 +114,13 @@ def _output(row: Row, grade: Grade) -> dict[str, Any]:
     verdict: dict[str, Any] = msgspec.to_builtins(grade)
     if verdict.get("score", 0) is None:
         del verdict["score"]
-    label = {} if row.expected is None else {"expected": row.expected}
-    return given | verdict | label
+    return given | verdict
 
 
 @contextmanager
-def open_output(out: Path, settings: Settings) -> Iterator[tuple[IO[bytes], Summary]]:
+def open_output(
+    out: Path, settings: Settings, expected: str | None
+) -> Iterator[tuple[IO[bytes], Summary]]:
     """The output, to be continued, and the summary of what is in it; for one writer at a time.
 
     Raises `UserError` naming the first setting that differs from the one it was begun with.
@@ -215,10 +141,12 @@ def open_output(out: Path, settings: Settings) -> Iterator[tuple[IO[bytes], Summ
                 temporary.write_bytes(msgspec.json.format(msgspec.json.encode(settings)) + b"\n")
         _drop_torn_line(file)
         summary = Summary()
-        for line, row in json_objects(out):
-            if not row.keys() >= {"line", "correct", "status"} or line > settings.rows:
+        asked = rows_of(settings, expected)
+        for line, graded in json_objects(out):
+            row = next(asked, None)
+            if row is None or graded.get("line") != row.line or not graded.keys() >= _KEPT:
                 raise BadFile(out, "not a row of this grading", line, "delete the file")
-            summary.add(row)
+            summary.add(row, graded)
         yield file, summary
 
 
@@ -246,6 +174,9 @@ def _check_same(out: Path, record: Path, now: Mapping[str, Any]) -> None:
         if key == "sha256" and before[key] != value:
             raise UserError(f"--out {out}: is of another content of {before['file']}; "
                             "give another --out, or delete this one")  # fmt: skip
+        if key == "version" and before[key] != value:
+            raise UserError(f"--out {out}: was graded by the rules {before[key]}, now they are "
+                            f"{value}; give another --out, or delete this one")  # fmt: skip
         if key not in ("file", "rows") and before[key] != value:
             raise UserError(
                 f"--out {out}: was begun with {key} = {before[key]!r}, now it is {value!r}; "
@@ -269,49 +200,15 @@ def _drop_torn_line(file: IO[bytes]) -> None:
         file.truncate(kept)
 
 
-def write_rows(file: IO[bytes], rows: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Writes each row and gives it on."""
+def write_rows(
+    file: IO[bytes], grades: Iterator[tuple[Row, dict[str, Any]]]
+) -> Iterator[tuple[Row, dict[str, Any]]]:
+    """Writes each row of the output and gives both rows on."""
     try:
-        for count, row in enumerate(rows, 1):
-            file.write(msgspec.json.encode(row) + b"\n")
+        for count, (row, graded) in enumerate(grades, 1):
+            file.write(msgspec.json.encode(graded) + b"\n")
             if count % FLUSH_ROWS == 0:
                 file.flush()
-            yield row
+            yield row, graded
     finally:
         file.flush()
-
-
-def tables(summary: Summary) -> Iterator[Table]:
-    """The numbers, and the rows somebody should look at."""
-    table = Table("grades", "rows", "share")
-    counts = {"right": summary.right, "wrong": summary.wrong, "undecided": summary.undecided}
-    statuses = {f"status {name}": count for name, count in sorted(summary.statuses.items())}
-    for name, count in {**counts, **statuses}.items():
-        table.add_row(name, str(count), f"{100 * count / max(summary.rows, 1):.1f} %")
-    table.add_section()
-    accuracy = summary.accuracy()
-    if accuracy is not None:
-        mean, low, high = accuracy
-        table.add_row("accuracy", str(summary.right + summary.wrong), f"{mean:.2f} %")
-        table.add_row("95 % interval", "", f"{low:.2f} to {high:.2f} %")
-    if summary.scored:
-        mean = 100 * summary.scores / summary.scored
-        table.add_row("mean score", str(summary.scored), f"{mean:.2f} %")
-    if summary.labelled:
-        agreeing = summary.labelled - summary.disagreeing
-        share = f"{100 * agreeing / summary.labelled:.2f} %"
-        table.add_row("agreement with the labels", str(summary.labelled), share)
-    yield table
-    if summary.undecided:
-        yield _listing("undecided", summary.undecided, summary.undecided_rows)
-    if summary.disagreeing:
-        yield _listing("differ from their label", summary.disagreeing, summary.disagreeing_rows)
-
-
-def _listing(title: str, count: int, rows: list[dict[str, Any]]) -> Table:
-    more = f", the first {len(rows)}" if count > len(rows) else ""
-    table = Table("line", "label", "correct", "answer", "reason", title=f"{count} {title}{more}")
-    for row in rows:
-        cells = (row["line"], row.get("expected"), row["correct"], row["answer"], row["reason"])
-        table.add_row(*(Text("—" if cell is None else f"{cell!s:.200}") for cell in cells))
-    return table

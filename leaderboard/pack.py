@@ -72,9 +72,11 @@ def pack(run: Path, out: Path, *, system: str, team: str) -> Manifest:
             raise
         except UserError as error:
             raise UserError(f"{run}: {error}") from None
-        if found["problem"] or found["episodes"] != rows * settings.k:
+        if found["episodes"] != rows * settings.k:
             raise UserError(f"{run}: {found['episodes']} of {rows * settings.k} samples; "
                             "finish it with the same mas-bench run command")  # fmt: skip
+        if found["problem"]:
+            raise UserError(f"{run}: {found['problem']}")
         members = {EPISODES: _member(spool)}
         if (run / PROMPTS).is_file():
             with (run / PROMPTS).open("rb") as file:

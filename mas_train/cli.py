@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from mas_envs.console import command_line, progress
+from mas_envs.errors import UserError
 from mas_train.advantages.presets import PRESETS
+
+if TYPE_CHECKING:
+    from mas_train.config import Config
 
 app = command_line(
     "Train teams of language models with agent-wise GRPO.",
@@ -30,30 +36,27 @@ Overrides = Annotated[
 @app.command()
 def run(config: Path, set_: Overrides = None) -> None:
     """Train as CONFIG (a YAML file) says; everything goes to run.dir/run.name."""
-    from mas_train.config import load
-
-    _train(load(config, set_ or ()), resume=False)
+    with _loaded(config, set_ or ()) as loaded:
+        _train(loaded, resume=False)
 
 
 @app.command()
 def resume(folder: Path, set_: Overrides = None) -> None:
     """Go on with the run in FOLDER from its newest checkpoint."""
-    from mas_train.config import load
-
-    loaded = load(folder / "config.yaml", set_ or ())
-    # The folder may have been moved since; where it is now is what counts.
-    place = loaded.run.model_copy(update={"dir": str(folder.parent), "name": folder.resolve().name})
-    _train(loaded.model_copy(update={"run": place}), resume=True)
+    with _loaded(folder / "config.yaml", set_ or ()) as loaded:
+        # The folder may have been moved since; where it is now is what counts.
+        here = {"dir": str(folder.parent), "name": folder.resolve().name}
+        place = loaded.run.model_copy(update=here)
+        _train(loaded.model_copy(update={"run": place}), resume=True)
 
 
 @app.command()
 def check(config: Path, set_: Overrides = None) -> None:
     """Validate CONFIG, its environment and its tasks; print it with every default written out."""
-    from mas_train.config import load
     from mas_train.environment import check_run_golds, make_env, run_tasks
 
-    loaded = load(config, set_ or ())
-    check_run_golds(make_env(loaded), *run_tasks(loaded))
+    with _loaded(config, set_ or ()) as loaded:
+        check_run_golds(make_env(loaded), *run_tasks(loaded))
     typer.echo(loaded.to_yaml(), nl=False)
 
 
@@ -83,6 +86,18 @@ def demo(
     summary = run_demo(config)
     _show(summary, config.eval.samples)
     typer.echo(f"conversations, plots and numbers: {config.folder / 'index.html'}")
+
+
+@contextmanager
+def _loaded(path: Path, overrides: Sequence[str]) -> Iterator[Config]:
+    """The configuration; a mistake in it that only its environment or tasks show names the file."""
+    from mas_train.config import load
+    from mas_train.environment import Misconfigured
+
+    try:
+        yield load(path, overrides)
+    except Misconfigured as error:
+        raise UserError(f"{path}: {error}") from None
 
 
 def _train(config: Any, resume: bool) -> None:

@@ -116,7 +116,7 @@ class _Tally:
     failed: dict[tuple[str, int], str] = field(default_factory=dict)
     """(task, sample) → reason, of episodes that did not finish."""
     ungraded: list[str] = field(default_factory=list)
-    undecided: int = 0
+    undecided: list[str] = field(default_factory=list)
     forks: int = 0
     reward: float = 0.0
 
@@ -132,10 +132,12 @@ class _Tally:
             return
         if episode.sample in samples:
             raise UserError(f"{where}: recorded twice; do not mix two runs in one folder")
-        self.reward += episode.reward
         if episode.grade is None:
             self.ungraded.append(where)
-        self.undecided += episode.grade is not None and episode.grade.correct is None
+        elif episode.grade.correct is None:
+            self.undecided.append(f"{where} ({episode.grade.reason or episode.grade.status})")
+        if episode.grade is None or episode.grade.correct is not None:
+            self.reward += episode.reward
         samples[episode.sample] = episode.grade is not None and episode.grade.correct is True
 
     def failures(self) -> Counter[str]:
@@ -153,13 +155,13 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
     {"avg@k": {"value", "low", "high", …} | None, "pass@k": …, "reward": mean team reward | None,
     "questions", "episodes", "failed", "failures": {reason: count}, "undecided", "forks",
     "problem"}.
-    Correct means `grade.correct is True`; None (the grader cannot decide) counts as wrong and in
-    "undecided". A failed episode is no sample: unless a later try of the same (task, sample)
-    finished, both headline numbers are None and "problem" says why; likewise when the environment
-    gives no grades at all. A fork (`mas_envs.Fork`) is no sample of its question, since it starts
-    from what happened in another episode: it is counted in "forks" and nowhere else. Raises
-    UserError for no episodes, a repeated (task, sample), and when some finished episodes have a
-    grade and others have none.
+    Correct means `grade.correct is True`. A failed episode is no sample: unless a later try of the
+    same (task, sample) finished, both headline numbers are None and "problem" says why; likewise
+    when the environment gives no grades at all, and when the grader could not decide (`correct` is
+    None): that is neither right nor wrong, counts in "undecided" and enters no mean. A fork
+    (`mas_envs.Fork`) is no sample of its question, since it starts from what happened in another
+    episode: it is counted in "forks" and nowhere else. Raises UserError for no episodes, a repeated
+    (task, sample), and when some finished episodes have a grade and others have none.
     """
     tally = _Tally()
     for episode in episodes:
@@ -176,6 +178,11 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
     try:
         if failures:
             raise UserError(f"{failures.total()} samples failed and are missing; resume the run")
+        if tally.undecided:
+            count, first = len(tally.undecided), tally.undecided[0]
+            samples = "1 sample" if count == 1 else f"{count} samples, the first"
+            raise UserError(f"the grader could not decide {samples} of {first}; mend the gold and "
+                            "play again into another folder")  # fmt: skip
         if ungraded:
             raise UserError(f"the environment gives no grades; {GIVE_A_GRADE}")
         lists = {task: list(samples.values()) for task, samples in outcomes.items()}
@@ -184,6 +191,8 @@ def summary(episodes: Iterable[Episode], k: int) -> dict[str, Any]:
     except UserError as error:
         problem = str(error)
     counts = {"questions": len(outcomes), "episodes": finished, "failed": failures.total(),
-              "failures": dict(failures), "undecided": tally.undecided, "forks": forks}  # fmt: skip
-    reward = tally.reward / finished if finished else None
+              "failures": dict(failures), "undecided": len(tally.undecided),
+              "forks": forks}  # fmt: skip
+    rewarded = finished - len(tally.undecided)
+    reward = tally.reward / rewarded if rewarded else None
     return numbers | {"reward": reward} | counts | {"problem": problem}

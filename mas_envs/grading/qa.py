@@ -124,11 +124,16 @@ def _f1(answer: str, gold: str, normaliser: str) -> float:
 
 def _reason(answer: str, golds: list[str], score: float, best: str) -> str:
     if score == 1.0:
-        return f"{answer:.60} matches {best:.60}"
+        return f"{_quoted(answer)} matches {_quoted(best)}"
     if score:
-        return f"{answer:.60} has F1 {score:.3f} with {best:.60}"
-    wanted = " or ".join(f"{gold:.60}" for gold in golds[:3])
-    return f"{answer:.60} is not {wanted}"
+        return f"{_quoted(answer)} has F1 {score:.3f} with {_quoted(best)}"
+    first = [_quoted(gold) for gold in golds[:3]]
+    wanted = " or ".join(filter(None, (", ".join(first[:-1]), first[-1])))
+    return f"{_quoted(answer)} is not {wanted}{' …' if len(golds) > 3 else ''}"
+
+
+def _quoted(text: str) -> str:
+    return f'"{text}"' if len(text) <= 60 else f'"{text[:59]}…"'
 
 
 def _grade(score: float | None, status: GradeStatus, answer: str | None, reason: str) -> Grade:

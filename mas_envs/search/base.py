@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from mas_envs.arguments import check_choice, check_compat, check_count
 from mas_envs.episodes.schema import Grade, GradeStatus, Message
+from mas_envs.errors import UnknownName
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Call, Outcome, Play, Reply
 from mas_envs.search.retrieval import search_tool
@@ -61,7 +62,8 @@ class SearchWorkflow(WorkflowEnv):
         self.max_decisions = 2 * self.max_turns
         self.top_k = check_count("top_k", top_k)
         self.force_answer = check_choice("force_answer", force_answer, (False, True))
-        check_choice("grading", grading, NORMALISERS)
+        if not isinstance(grading, str) or grading not in NORMALISERS:
+            raise UnknownName("grading", str(grading), NORMALISERS)
         self.compat = check_compat(compat, force_answer=force_answer, grading=grading != "strict")
         self.normaliser = grading if compat is None else "squad"
         super().__init__(**common)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -17,10 +18,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
-from benchmarks.grade import LISTED, Summary, read_rows
+from benchmarks.grade_input import read_rows
+from benchmarks.grade_summary import LISTED, Summary
 from benchmarks.metrics import interval
 from mas_envs.errors import BadFile
 from mas_envs.grading import grade_math, grade_qa
+from mas_envs.grading.math_answer import GRADER
 
 ROWS = [
     {"id": "a", "response": r"\boxed{\frac12}", "gold": "0.5", "label": True},
@@ -67,9 +70,80 @@ def test_labels_are_compared_and_the_lines_that_differ_named(answers):
     done = call(answers, "--expected", "label")
     assert done.exit_code == 0
     assert "66.67 %" in done.stdout
-    assert "1 differ from their label" in done.stdout
-    found = rows_of(answers.with_name("answers.graded.jsonl"))
-    assert [row.get("expected") for row in found] == [True, False, None, True]
+    assert "1 differs from its label" in done.stdout
+
+
+@pytest.mark.parametrize("kept", [0, 2, 4], ids=["begun", "interrupted", "finished"])
+def test_labels_may_come_later_and_change_no_row(answers, kept):
+    assert call(answers).exit_code == 0
+    out = answers.with_name("answers.graded.jsonl")
+    whole = out.read_bytes()
+    out.write_bytes(b"".join(whole.splitlines(keepends=True)[:kept]))
+    later = call(answers, "--expected", "label")
+    assert later.exit_code == 0, later.stderr
+    assert "66.67 %" in later.stdout
+    assert re.search(r"│ 2 +│ False │ True +│", later.stdout), "the one that differs"
+    assert out.read_bytes() == whole
+    assert "label" not in call(answers).stdout
+
+
+def test_golds_that_cannot_be_read_are_named_with_their_lines(tmp_path):
+    rows = [
+        {"response": r"\boxed{4}", "gold": "#### 4"},
+        {"response": r"\boxed{((4}", "gold": "4"},  # the response's fault
+        {"response": r"\boxed{\foo}", "gold": r"\foo"},  # right: the same text
+        {"response": r"\boxed{4}", "gold": ["5", r"\foo", "#### 5"]},
+    ]
+    done = call(write(tmp_path / "f.jsonl", rows))
+    assert done.exit_code == 0, done.stderr
+    assert "2 rows with a gold that cannot be read: only the same text equals it" in done.stdout
+    table = done.stdout.partition("cannot be read")[2]
+    assert re.search(r"│ 1 +│ #### 4 +│ .*#", table)
+    assert re.search(r"│ 4 +│ \\foo +│ ", table)
+    assert "│ 2 " not in table
+    again = call(tmp_path / "f.jsonl")
+    assert again.stdout == done.stdout, "also of rows that were there"
+    one = call(write(tmp_path / "one.jsonl", rows[:1] * 1))
+    assert "1 row with a gold that cannot be read" in one.stdout
+    many = call(write(tmp_path / "many.jsonl", rows[:1] * 30))
+    assert f"the same text equals it, the first {LISTED}" in many.stdout
+    words = [{"response": "Rome", "gold": ["#### 4", "Paris"]}]
+    assert "read" not in call(write(tmp_path / "qa.jsonl", words), "--grader", "qa").stdout
+
+
+POLICIES = [
+    '{"units": "required"}',
+    '{"preset": "strict", "rounding": 0.01, "percent": "either"}',
+    '{"rounding": 1e-3}',
+    "drmas",
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_of_ones_own_grades_as_it_does_elsewhere(tmp_path, policy):
+    pairs = [
+        ("5", "5\\text{ cm}"),
+        ("5", "5"),
+        ("0.3334", "1/3"),
+        ("0.28", "28\\%"),
+        ("2/4", "0.5"),
+    ]
+    rows = [{"response": rf"\boxed{{{answer}}}", "gold": gold} for answer, gold in pairs]
+    assert call(write(tmp_path / "f.jsonl", rows), "--policy", policy).exit_code == 0
+    chosen = json.loads(policy) if policy.startswith("{") else policy
+    want = [grade_math(row["response"], row["gold"], chosen).correct for row in rows]
+    assert [row["correct"] for row in rows_of(tmp_path / "f.graded.jsonl")] == want
+    assert want != [grade_math(row["response"], row["gold"]).correct for row in rows]
+
+
+def test_two_spellings_of_a_policy_are_the_same_settings(answers):
+    spellings = ("default", "{}", ' {"units": "optional"}', '{"preset": "default"}')
+    assert call(answers).exit_code == 0
+    for policy in spellings:
+        assert call(answers, "--policy", policy).exit_code == 0
+    refused = call(answers, "--policy", '{"units": "required"}')
+    assert refused.exit_code == 2
+    assert "options = {}, now it is {'policy': {'units': 'required'}}" in refused.stderr
 
 
 def test_undecided_golds_are_listed_and_exit_with_one(tmp_path):
@@ -77,8 +151,11 @@ def test_undecided_golds_are_listed_and_exit_with_one(tmp_path):
     done = call(file)
     assert done.exit_code == 1
     assert f"30 undecided, the first {LISTED}" in done.stdout
-    assert "30 rows have no verdict" in done.stderr
+    assert "30 rows have no verdict and are left out of the accuracy" in done.stderr
     assert "75.00 %" in done.stdout, "they are no wrong answers"
+    one = call(write(tmp_path / "one.jsonl", [{"response": r"\boxed{1}", "gold": ""}]))
+    assert "1 row has no verdict and is left out of the accuracy" in one.stderr
+    assert "1 undecided" in one.stdout
 
 
 def test_the_qa_grader_scores(tmp_path):
@@ -153,8 +230,31 @@ def test_any_bytes_are_rows_or_a_named_mistake(tmp_path, content):
     [
         (["--policy", "stric"], "did you mean 'strict'"),
         (["--grader", "mth"], "did you mean 'math'"),
-        (["--grader", "qa", "--policy", "strict"], "unknown option of the qa grader 'policy'"),
-        (["--metric", "f1"], "unknown option of the math grader 'metric'"),
+        (
+            ["--grader", "qa", "--policy", "strict"],
+            "--policy is no option of --grader qa, which has --metric and --normaliser; leave one",
+        ),
+        (
+            ["--metric", "f1"],
+            "--metric is no option of --grader math, which has --policy; add --grader qa",
+        ),
+        (["--normaliser", "squad"], "add --grader qa"),
+        (["--normaliser", "squd", "--grader", "qa"], "did you mean 'squad'"),
+        (["--metric", "subem", "--grader", "qa"], "--metric 'subem': unknown metric 'subem'; did"),
+        (
+            ["--policy", '{"unit": "required"}'],
+            "unknown option of grading 'unit'; did you mean 'units'? known: arithmetic, fractions",
+        ),
+        (
+            ["--policy", '{"units": "must"}'],
+            "grading option units 'must'; it must be one of 'optional', 'required', 'ignored'",
+        ),
+        (["--policy", '{"units": 3}'], "option units 3; it must be one of 'optional'"),
+        (["--policy", '{"rounding": 2}'], "a number of at least 0 and below 1"),
+        (["--policy", '{"preset": "stric"}'], "did you mean 'strict'"),
+        (["--policy", "{units: required}"], "not JSON (Expecting property name"),
+        (["--policy", '{"a":' * 10**5], "not JSON"),
+        (["--policy", '["strict"]'], "unknown preset of grading '[\"strict\"]'"),
         (["--expected", "labels"], "no key 'labels'; --expected KEY"),
         (["--expected", "response"], "give true or false"),
         (["--out", "answers.jsonl"], "is the input"),
@@ -200,6 +300,13 @@ def test_another_input_or_option_does_not_continue_an_output(answers):
     refused = call(answers, "--policy", "strict")
     assert refused.exit_code == 2
     assert "options = {}, now it is {'policy': 'strict'}" in refused.stderr
+    record = out.with_name(out.name + ".run.json")
+    begun = record.read_text()
+    record.write_text(begun.replace(f'"{GRADER}"', '"math-0"'))
+    refused = call(answers)
+    assert refused.exit_code == 2
+    assert f"was graded by the rules math-0, now they are {GRADER}; give another" in refused.stderr
+    record.write_text(begun)
     write(answers, ROWS[:2])
     refused = call(answers)
     assert refused.exit_code == 2
@@ -213,6 +320,10 @@ def test_another_input_or_option_does_not_continue_an_output(answers):
 def test_an_output_with_foreign_rows_is_refused(answers):
     call(answers)
     out = answers.with_name("answers.graded.jsonl")
+    lines = out.read_text().splitlines(keepends=True)
+    out.write_text(lines[0] + lines[2])
+    assert f"{out}:2: not a row of this grading" in call(answers).stderr
+    out.write_text("".join(lines))
     for foreign in ('{"a": 1}\n', out.read_text().splitlines()[0] + "\n"):
         whole = out.read_text()
         out.write_text(whole + foreign)

@@ -188,9 +188,16 @@ def test_summary_of_uneven_samples_has_no_headline():
     assert "uneven" in found["problem"]
 
 
-def test_summary_counts_an_undecided_grade_as_wrong_and_says_so():
-    found = summary([_episode("a", 0, correct=None), _episode("b", 0)], 1)
-    assert found["undecided"] == 1 and found["avg@1"]["value"] == 50
+def test_summary_counts_an_undecided_grade_neither_as_right_nor_as_wrong():
+    empty = Grade(correct=None, status="error", reason="the reference answer is empty")
+    episodes = [_episode("a", 0, grade=empty), _episode("b", 0, reward=1.0)]
+    found = summary(episodes, 1)
+    assert (found["avg@1"], found["pass@1"]) == (None, None)
+    assert (found["undecided"], found["failed"], found["episodes"]) == (1, 0, 2)
+    assert "'a', sample 0 (the reference answer is empty); mend" in found["problem"]
+    assert found["reward"] == 1.0
+    assert summary(episodes[:1], 1)["reward"] is None
+    assert summary(episodes[1:], 1)["avg@1"]["value"] == 100
 
 
 def test_summary_without_any_grade_has_the_mean_reward_and_says_how_to_give_one():

@@ -146,6 +146,37 @@ def test_a_failed_episode_is_no_wrong_one_and_is_played_again(tmp_path, policy):
     assert conversations(tmp_path / "whole") == conversations(out)
 
 
+UNSURE = """
+from mas_envs.math.env import MathSingleEnv
+from mas_envs.tools import math_grader
+
+def unsure(batch):
+    return math_grader([args | {"gold": ""} if args["gold"] == "GOLD" else args for args in batch])
+
+class Unsure(MathSingleEnv):
+    def __init__(self, **common):
+        super().__init__(**common)
+        self.tools = {"grade": unsure}
+"""
+
+
+def test_an_undecided_sample_is_neither_right_nor_wrong(tmp_path, monkeypatch):
+    first, *others = (load_suite("arith")[n].answer for n in range(3))
+    assert first not in others
+    (tmp_path / "unsure_env.py").write_text(UNSURE.replace("GOLD", first))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    done = arith(tmp_path / "run", "--env", "unsure_env:Unsure", limit=3, k=2)
+    assert done.exit_code == 1
+    assert "the grader could not decide 2 episodes; that is neither" in done.stderr
+    assert "no headline number: the grader could not decide 2 samples, the first of" in done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["avg@2"], summary["pass@2"], summary["undecided"]) == (None, None, 2)
+    assert (summary["missing"], summary["failed"], summary["episodes"]) == (0, 0, 6)
+    decided = [e.reward for e in read_episodes(tmp_path / "run" / "episodes")
+               if e.grade.correct is not None]  # fmt: skip
+    assert len(decided) == 4 and summary["reward"] == mean(decided)
+
+
 @pytest.mark.parametrize(
     ("more", "key"),
     [

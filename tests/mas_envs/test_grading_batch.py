@@ -79,9 +79,9 @@ def test_the_qa_grader_takes_its_options() -> None:
     [
         ((["a"], ["1", "2"]), {}, "1 responses and 2 golds"),
         (("abc", ["1", "2", "3"]), {}, "takes lists"),
-        ((["a", None], ["1", "1"]), {}, r"responses\[1\] is a NoneType"),
-        ((["a", "b"], ["1", 2]), {}, r"golds\[1\] is or has a int"),
-        ((["a"], [["1", 2.5]]), {}, r"golds\[0\] is or has a float"),
+        ((["a", None], ["1", "1"]), {}, r"responses\[1\] is None; give a text"),
+        ((["a", "b"], ["1", 2]), {}, r"golds\[1\] is 2; give a text, or a list of texts"),
+        ((["a"], [["1", 2.5]]), {}, r"golds\[0\] is \['1', 2.5\]; give a text"),
         ((["a"], ["1"]), {"grader": "maths"}, "did you mean 'math'"),
         ((["a"], ["1"]), {"policies": "strict"}, "did you mean 'policy'"),
         ((["a"], ["1"]), {"policy": "stric"}, "did you mean 'strict'"),

@@ -57,7 +57,7 @@ def test_the_blocks_run_and_print_what_the_page_says(tmp_path):
 
 
 def test_it_is_read_in_ten_minutes():
-    assert len(PAGE.splitlines()) <= 260
+    assert len(PAGE.splitlines()) <= 240
 
 
 STATUSES = rows_of("status", "correct", "whose doing", "response", "gold")

@@ -158,6 +158,33 @@ def test_check_refuses_what_run_would_refuse(override):
     assert CliRunner().invoke(app, ["check", str(CONFIG)]).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("env.args.grading={unit: required}",
+         "env.args.grading: unknown option of grading 'unit'; did you mean 'units'?"),
+        ("env.args.max_rounds=0", "env.args.max_rounds: max_rounds 0; it must be"),
+        ("env.args.max_round=2", "env.args.max_round: "),
+        ("env.id=math-v9", "env.id: unknown environment"),
+        ("env.prompts=nope", "env.prompts: "),
+        ("env.args={compat: drmas, grading: strict}", "env: grading means nothing with compat"),
+        ("tasks.dev.split=trian", "tasks.dev: "),
+        ("agents.judge.model=solver", "agents: math-v0 has the roles"),
+    ],
+)  # fmt: skip
+def test_a_mistake_in_the_environments_arguments_names_file_and_key(tmp_path, override, said):
+    from typer.testing import CliRunner
+
+    from mas_train.cli import app
+
+    path = tmp_path / "team.yaml"
+    path.write_text(CONFIG.read_text())
+    for command in ("check", "run"):
+        done = CliRunner().invoke(app, [command, str(path), "--set", override])
+        assert done.exit_code == 2
+        assert f": {path}: {said}" in done.stderr
+
+
 def test_the_command_prints_one_message_and_exits_with_2(tmp_path):
     path = tmp_path / "team.yaml"
     path.write_text(yaml.safe_dump(tree(trian={})))

@@ -14,16 +14,8 @@ from typing import Any
 
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import UnknownName, UserError
-from mas_envs.grading import math_answer, qa
+from mas_envs.grading.processes.graders import GRADERS, Pair
 
-Pair = tuple[str, str | Sequence[str]]
-"""(response, gold or acceptable golds)."""
-
-GRADERS: dict[str, Callable[..., Grade]] = {
-    "math": math_answer.grade_math,
-    "qa": qa.grade_qa,
-}
-VERSIONS = {"math": math_answer.GRADER, "qa": qa.GRADER}
 IN_PLACE_S = 0.25  # seconds of grading before other processes are worth their start
 _CHUNK_S, _CHUNK_PAIRS = 0.05, 256  # a chunk takes about so long and is at most so many
 
@@ -95,12 +87,12 @@ def _checked(grader: str, options: dict[str, Any]) -> Callable[..., Grade]:
 
 def _check_pair(place: int, response: object, gold: object) -> None:
     if not isinstance(response, str):
-        raise UserError(f"responses[{place}] is a {type(response).__name__}, not a text")
+        raise UserError(f"responses[{place}] is {response!r:.60}; give a text")
     golds = [gold] if isinstance(gold, str) or not isinstance(gold, Sequence) else gold
     for one in golds:
         if not isinstance(one, str):
-            raise UserError(f"golds[{place}] is or has a {type(one).__name__}; "
-                            "give a text or a list of texts")  # fmt: skip
+            raise UserError(f"golds[{place}] is {gold!r:.60}; give a text, or a list of texts of "
+                            "which any counts (numbers as str(number))")  # fmt: skip
 
 
 def _graded(

@@ -27,7 +27,7 @@ import msgspec
 import mas_envs
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import MachineryError
-from mas_envs.grading.processes.batch import GRADERS, VERSIONS, Pair
+from mas_envs.grading.processes.graders import GRADERS, VERSIONS, Pair
 from mas_envs.grading.processes.pool import Child
 
 _CHUNK_CHARACTERS = 1 << 18
