@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from mas_envs.errors import UserError
 from mas_envs.grading.formulas.limits import MAX_ANSWER
+from mas_envs.grading.formulas.spelling import MODULES
 from mas_envs.grading.math_answer import grade_math_here
 from mas_envs.parsing import find_boxes, peel
 from mas_envs.tools import math_grader
@@ -32,9 +33,10 @@ _CONTROL = re.compile(
 _DOLLARS = re.compile(r"(?<!\\)\$")
 _PERIOD = re.compile(r"(?<!\\right)(?<!\\)[.,;\s]+\Z")
 _WRAPPED = re.compile(r"\\\((.*)\\\)|\\\[(.*)\\\]", re.DOTALL)
-_E_NOTATION = re.compile(r"(?<![\w.^\\])(\d+\.?\d*|\.\d+)[eE]([+-]?\d+)(?![\w.])")
+_E_NOTATION = re.compile(r"(?<![\w.^\\])(\d+(?:\.\d*)?|\.\d+)[eE]([+-]?\d+)(?![\w.])")
 _FUNCTION = re.compile(
-    r"(?<![\w.\\])(?:np|numpy|math|sp|sympy)\.(arc(?:sin|cos|tan)|sin|cos|tan|exp|sqrt|log)\b"
+    rf"(?<![\w.\\])(?:sp\.|{MODULES})"
+    r"(arc(?:sin|cos|tan)|sin|cos|tan|exp|sqrt|log)\b"
 )
 _FLOAT = re.compile(r"(?<=\d)\.(?=/)")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)

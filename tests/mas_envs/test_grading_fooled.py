@@ -210,6 +210,33 @@ CASES: list[tuple[str, str, bool]] = [
     ('5', '5 k, k \\in \\mathbb{Z}', False),
     ('\\pi', '\\pi k, k \\in \\mathbb{Z}', False),
     ('5', '5\u202e', True),
+    # patterns that took exponential time
+    ('5', 'a ' * 60 + 'b! = 6', False),
+    ('5', '5' + ' ^2' * 60 + ' !', False),
+    ('5', '^1 ' * 60 + '^1!', False),
+    ('5', 'A' + ' ' * 3900 + '\\text{a}', False),
+    ('5', '0.1' + '\\ ' * 1900 + '\\text{a}', False),
+    # ten digits of a number in another unit
+    ('\\sqrt{2} \\text{ m}', '1.414213562373 \\text{ cm}', False),
+    ('\\sqrt{2} \\text{ m}', '141.4213562373 \\text{ cm}', True),
+    ('\\sqrt{2} \\text{ m}', '1.414213562373 \\text{ m}', True),
+    # numbers in words
+    ('25', '\\text{twenty-five}', True),
+    ('25', '\\text{twenty-six}', False),
+    ('\\text{twenty-five}', '25', True),
+    ('1200', '\\text{one thousand two hundred}', True),
+    ('21', '\\text{twenty-first}', False),
+    ('0.5', '\\text{.five}', False),
+    ('5', '5 \\text{ thirteenths}', False),
+    ('12_{13}', '12_{\\text{thirteen}}', True),
+    ('5', '\\text{roughly } 5', True),
+    ('5', '\\chi = 5', True),
+    # a range is no ratio; a group in braces with "and" in it
+    ('0.1', '0.1 \\text{ to } 01', False),
+    ('0', '0 \\text{ to } 1', False),
+    ('3:4', '3 \\text{ to } 4', True),
+    ('0, 1, -1', '\\textcolor{red}{0, 1 \\text{ and } -1}', True),
+    ('\\{0, 1\\}', '\\{0, 1, \\text{ and } 2\\}', False),
 ]
 # fmt: on
 

@@ -270,7 +270,13 @@ def test_unknown_names() -> None:
 def test_scores_of_wrong_answers_and_their_reasons() -> None:
     assert grade_qa("<answer>Pa", "Paris", metric="f1").score == 0.0
     partly = grade_qa("Paris, Texas", ["Rome", "Paris"], metric="f1")
-    assert partly.reason == "Paris, Texas has F1 0.667 with Paris"
+    assert partly.reason == '"Paris, Texas" has F1 0.667 with "Paris"'
+    assert grade_qa("Yes, it is", "yes").reason == '"Yes, it is" is not "yes"'
+    assert grade_qa("Rome", ["A", "B", "C", "D"]).reason == '"Rome" is not "A", "B" or "C" …'
+    assert grade_qa("Rome", ["A", "B"]).reason == '"Rome" is not "A" or "B"'
+    assert grade_qa("rome.", ["A", "Rome"]).reason == '"rome." matches "Rome"'
+    long = grade_qa("a" * 61, "b" * 60).reason
+    assert long == f'"{"a" * 59}…" is not "{"b" * 60}"'
     counts = Counter(grade_qa(word, "Paris").score for word in ("Paris", "paris.", "Rome"))
     assert counts == {1.0: 2, 0.0: 1}
 
@@ -325,7 +331,10 @@ def test_grading_of_the_search_environments(id, kwargs, normaliser, right) -> No
 
 def test_bad_gradings() -> None:
     assert set(base.NORMALISERS) == set(NORMALISERS)
-    with pytest.raises(UserError, match="grading 'drmas'; it must be one of 'strict', 'squad'"):
-        make(grading="drmas")
+    with pytest.raises(UnknownName, match=r"unknown grading 'squd'; did you mean 'squad'\?"):
+        make(grading="squd")
+    for grading in ("drmas", None, ["squad"], {"units": "required"}):
+        with pytest.raises(UnknownName, match="known: nfd, squad, strict, triviaqa"):
+            make(grading=grading)
     with pytest.raises(UserError, match="grading means nothing with compat='drmas'"):
         make(compat="drmas", grading="nfd")

@@ -1,26 +1,19 @@
 """Are two formulas equal? They are taken as equal when they agree at points chosen for it.
 
-They must agree to 30 digits at every point where both are defined. The points come from a hash of
-the variable's name, so a verdict never changes. They are positive reals, as the letters of an
-answer (lengths, counts, radii) nearly always are, negative too where an absolute value makes the
-sign matter, and whole numbers where a factorial, a floor or `(-1)^n` is meaningful only there.
+They must agree to 30 digits at every point (`points`) where both are defined.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Container
-from fractions import Fraction
+from functools import partial
 from typing import Any, NamedTuple
 
-from mas_envs.grading.formulas.evaluate import Undefined, context, nodes, value_at, variables
-from mas_envs.grading.formulas.expression import Tree
+from mas_envs.grading.formulas.evaluate import Undefined, context, value_at
 from mas_envs.grading.formulas.limits import LimitHit, TooLarge, Unparseable, charge
+from mas_envs.grading.formulas.points import functions, places
+from mas_envs.grading.formulas.trees import Tree, variables
 
-_WHOLE = frozenset({"floor", "ceil", "factorial", "binom"})
-_SCALES = (1, 3, 1, 5, 2, 9)  # of the real points
-_WHOLE_POINTS = (*range(1, 18), 37, 100, 101, 997)  # floors differ at few of them
-_REAL_LETTERS = frozenset("xyzt")
 _MAX_DIGITS = 40_000
 _MAX_DIGITS_OF_CALLS = 7000  # of factorials, logarithms and the like
 
@@ -86,42 +79,24 @@ def _ratio(points: list[_Point]) -> Any:
 def _evaluations(first: Tree, second: Tree, fixed: Container[str] = ()) -> list[_Point]:
     """The points where both are defined, those with real values if there are any.
 
-    The variables in `fixed` have the same value at all points.
+    The variables in `fixed` have the same value at all points. Raises `TooLarge`, or `Unparseable`
+    where no point is left.
     """
     ctx = context()
-    every = [node for tree in (first, second) for node in nodes(tree)]
-    calls = {node[1] for node in every if node[0] == "call"}
-    most = _MAX_DIGITS_OF_CALLS if calls else _MAX_DIGITS
-    names = sorted(variables(first) | variables(second))
-    signed = "abs" in calls
-    whole = bool(calls & _WHOLE) or any(_alternates(node) for node in every)
-    if whole and not calls & {"factorial", "binom"} and not set(names).isdisjoint(_REAL_LETTERS):
-        whole = False  # the floor of a real x
+    most = _MAX_DIGITS_OF_CALLS if functions(first, second) else _MAX_DIGITS
     real: list[_Point] = []
     complex_: list[_Point] = []
-    count = (len(_WHOLE_POINTS) if whole else len(_SCALES)) if names else 1
     too_large: TooLarge | None = None
-    for k in range(count):
-        place = {name: 0 if name in fixed else k for name in names}
-        env = {
-            name: _whole(ctx, name, place[name], len(names)) if whole
-            else _real(ctx, name, place[name], signed)
-            for name in names
-        }  # fmt: skip
+    for env in places(ctx, first, second, fixed):
         left: tuple[list[bool], list[bool]] = ([], [])  # where each of the two left the reals
         try:
             x, y = value_at(ctx, first, env, left[0]), value_at(ctx, second, env, left[1])
         except Undefined:
             continue
         except TooLarge as error:
-            if not names:
-                raise
             too_large = error
             continue
-
-        def gap(digits: int, env: dict[str, Any] = env) -> Any:
-            return _gap(first, second, env, digits)
-
+        gap = partial(_gap, first, second, env)
         (complex_ if left[0] and left[1] else real).append(_Point(x, y, gap, most))
     if not real and not complex_:
         raise too_large or Unparseable("no value anywhere")
@@ -161,23 +136,3 @@ def _gap(first: Tree, second: Tree, env: dict[str, Any], digits: int) -> Any:
             return abs(value_at(ctx, first, env, []) - value_at(ctx, second, env, []))
         except (Undefined, LimitHit):
             return None
-
-
-def _alternates(node: Tree) -> bool:
-    return (
-        node[0] == "pow" and node[1] == ("neg", ("num", Fraction(1))) and bool(variables(node[2]))
-    )
-
-
-def _whole(ctx: Any, name: str, k: int, names: int) -> Any:
-    """1, 2, 3 … and a few large ones for a single variable; hashed ones up to 12 for several."""
-    if names == 1:
-        return ctx.mpf(_WHOLE_POINTS[k])
-    return ctx.mpf(1 + hashlib.sha256(f"{name} {k}".encode()).digest()[0] % 12)
-
-
-def _real(ctx: Any, name: str, k: int, signed: bool) -> Any:
-    digest = hashlib.sha256(f"{name} {k}".encode()).digest()
-    unit = ctx.mpf(int.from_bytes(digest[:8], "big")) / 2**64
-    sign = -1 if signed and digest[9] % 2 else 1
-    return sign * (unit + ctx.mpf(1) / 50) * _SCALES[k]

@@ -11,7 +11,7 @@ _MEMBER = re.compile(
     r"\\mathbb\s*\{?\s*([RZNQ])\s*\}?((?:\s*[\^_]\s*(?:\{[^{}]*\}|[+*\d]))?)\s*\)?$"
 )
 _FOR_ALL = re.compile(
-    r"[,;]?\s*\(?\s*(?:\\forall|\\text\s*\{\s*,?\s*\(?\s*(?:for|where|with)\b"
+    r"[,;]? ?\(? ?(?:\\forall|\\text\s*\{\s*,?\s*\(?\s*(?:for|where|with)\b"
     r"|(?<![A-Za-z\\])(?:for|where|with) (?=all|every|any|each|[a-z] is|\$))"
 )
 # What a clause may be about; anything else it says may be part of the answer.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from mas_envs.grading.formulas.expression import Tree
 from mas_envs.grading.formulas.limits import (
     MAX_ANGLE,
     MAX_EXACT_BITS,
@@ -16,33 +15,13 @@ from mas_envs.grading.formulas.limits import (
     TooLarge,
     charge,
 )
+from mas_envs.grading.formulas.trees import Tree
 
-CONSTANTS = frozenset({"e", "i", r"\pi"})
 _local = threading.local()
 
 
 class Undefined(Exception):
     """The formula has no value here (division by zero, log of zero …)."""
-
-
-def nodes(tree: Tree) -> Iterator[Tree]:
-    """Every node of the tree."""
-    stack = [tree]
-    while stack:
-        node = stack.pop()
-        yield node
-        kind = node[0]
-        if kind in ("sum", "product"):
-            stack.extend(node[1])
-        elif kind == "call":
-            stack.extend(node[2])
-        elif kind not in ("num", "sym"):
-            stack.extend(node[1:])
-
-
-def variables(tree: Tree) -> set[str]:
-    """The free symbols of a formula."""
-    return {node[1] for node in nodes(tree) if node[0] == "sym"} - CONSTANTS
 
 
 def exact(tree: Tree) -> Fraction | None:
@@ -183,38 +162,54 @@ def _power(ctx: Any, tree: Tree, env: dict[str, Any], branch: list[bool]) -> Any
 
 def _call(ctx: Any, name: str, args: list[Any], branch: list[bool]) -> Any:
     charge(400 if name in ("factorial", "binom") else 50)
+    if name in _OWN:
+        return _OWN[name](ctx, args, branch)
     x = args[0]
-    size = abs(x)
-    if name == "factorial":
-        if size > MAX_FACTORIAL:
-            raise TooLarge("a factorial too large")
-        return _bounded(ctx, ctx.gamma(x + 1))
-    if name == "binom":
-        if max(size, abs(args[1])) > MAX_FACTORIAL:
-            raise TooLarge("a binomial coefficient too large")
-        return ctx.binomial(*args)
-    if name in ("floor", "ceil", "abs"):
-        # a whole number that rounding left just beside itself is still whole
-        near = ctx.nint(x) if name != "abs" and abs(x - ctx.nint(x)) < 1e-40 else x
-        return {"floor": ctx.floor, "ceil": ctx.ceil, "abs": abs}[name](near)
-    if name in ("ln", "log", "lg"):
-        if not x:
-            raise Undefined
-        if ctx.im(x) == 0 and ctx.re(x) < 0:
-            branch.append(True)
-        if name == "lg":
-            return ctx.log(x) / ctx.log(10)
-        return ctx.log(x) if len(args) == 1 else ctx.log(x) / ctx.log(args[1])
-    if size > (MAX_LOG2 / 2 if name in ("exp", "sinh", "cosh", "tanh") else MAX_ANGLE):
+    if abs(x) > (MAX_LOG2 / 2 if name in ("exp", "sinh", "cosh", "tanh") else MAX_ANGLE):
         raise TooLarge(f"an argument of {name} too large")
-    if name == "cis":
-        return ctx.expj(x)
     value = getattr(ctx, _MPMATH.get(name, name))(x)
-    if name in ("arcsin", "arccos") and size > 1:
+    if name in ("arcsin", "arccos") and abs(x) > 1:
         branch.append(True)
     return value
 
 
+def _factorial(ctx: Any, args: list[Any], branch: list[bool]) -> Any:
+    if abs(args[0]) > MAX_FACTORIAL:
+        raise TooLarge("a factorial too large")
+    return _bounded(ctx, ctx.gamma(args[0] + 1))
+
+
+def _binomial(ctx: Any, args: list[Any], branch: list[bool]) -> Any:
+    if max(map(abs, args)) > MAX_FACTORIAL:
+        raise TooLarge("a binomial coefficient too large")
+    return ctx.binomial(*args)
+
+
+def _logarithm(ctx: Any, args: list[Any], branch: list[bool]) -> Any:
+    """Natural, or to the base that is the second argument."""
+    x = args[0]
+    if not x:
+        raise Undefined
+    if ctx.im(x) == 0 and ctx.re(x) < 0:
+        branch.append(True)
+    return ctx.log(x) if len(args) == 1 else ctx.log(x) / ctx.log(args[1])
+
+
+def _settled(ctx: Any, x: Any) -> Any:
+    """A whole number that rounding left just beside itself is still whole."""
+    return ctx.nint(x) if abs(x - ctx.nint(x)) < 1e-40 else x
+
+
+_OWN: dict[str, Callable[[Any, list[Any], list[bool]], Any]] = {
+    "factorial": _factorial,
+    "binom": _binomial,
+    "ln": _logarithm,
+    "log": _logarithm,
+    "lg": lambda ctx, args, branch: _logarithm(ctx, [args[0], 10], branch),
+    "abs": lambda ctx, args, branch: abs(args[0]),
+    "floor": lambda ctx, args, branch: ctx.floor(_settled(ctx, args[0])),
+    "ceil": lambda ctx, args, branch: ctx.ceil(_settled(ctx, args[0])),
+}
 _MPMATH = {
     "arcsin": "asin",
     "arccos": "acos",
@@ -223,4 +218,5 @@ _MPMATH = {
     "arcsinh": "asinh",
     "arccosh": "acosh",
     "arctanh": "atanh",
+    "cis": "expj",
 }

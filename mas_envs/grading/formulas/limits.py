@@ -7,6 +7,10 @@ on how busy the machine is.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+_Result = TypeVar("_Result")
 
 MAX_ANSWER = 4000  # characters; also below CPython's 4300-digit limit of int(str)
 MAX_DEPTH = 40  # nested brackets, fractions, roots, exponents
@@ -36,6 +40,14 @@ class TooLarge(LimitHit):
 
 class BadGold(Exception):
     """The reference answer itself cannot be read within the bounds."""
+
+
+def blamed_on_gold(step: Callable[[], _Result]) -> _Result:
+    """`step()`, of the gold alone. Raises `BadGold` where that hits a limit."""
+    try:
+        return step()
+    except LimitHit as error:
+        raise BadGold(str(error)) from None
 
 
 def check_depth(text: str) -> None:

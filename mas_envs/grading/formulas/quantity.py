@@ -1,8 +1,8 @@
-r"""A number with what stands around it: units, percent, degrees, currency, decimals, bases.
+r"""A number with what stands around it: units, percent, degrees, currency.
 
 Policies (documented defaults): a unit missing on one side is forgiven, two units that differ are
 not unless they convert exactly; `28\%` equals 28, 0.28 and 7/25, but a bare number of at most 1 is
-never read as a percentage; the base of a numeral may be left out of the response only.
+never read as a percentage.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from mas_envs.grading.formulas import units
-from mas_envs.grading.formulas.expression import number
+from mas_envs.grading.formulas.numerals import LITERAL, as_decimal, number
 from mas_envs.grading.formulas.spelling import FUNCTIONS
-from mas_envs.grading.policy import DEFAULT, MathPolicy
+from mas_envs.grading.policy import MathPolicy
 
 
 class Quantity(NamedTuple):
@@ -28,32 +28,17 @@ class Quantity(NamedTuple):
     sure: bool = True
 
 
-class Decimal(NamedTuple):
-    """A decimal literal: its value, the worth of one unit in its last place, significant digits."""
-
-    value: Fraction
-    ulp: Fraction
-    digits: int
-
-    @property
-    def whole(self) -> bool:
-        """Is the value an integer, however it was written?"""
-        return self.value.denominator == 1
-
-
 FUNCTION = re.compile(rf"\\?(?:{'|'.join(FUNCTIONS)})(?![a-z])")
-# Each alternative begins with another character, so that this is linear.
-_UNIT_TEXT = r"(?:\\text\s*\{[^{}]*\}|[A-Za-z. ]|/|\\cdot(?![A-Za-z])|\^\s*\{?\s*-?\d\s*\}?)+"
+# Each alternative begins with another character, and none ends with what another begins with, so
+# that this is linear.
+_UNIT_TEXT = (
+    r"(?:\\text\s*\{[^{}]*\}|[A-Za-z. ]|/|\\cdot(?![A-Za-z])|\^\s*(?:\{\s*)?-?\d(?:\s*\})?)+"
+)
 _TAIL = re.compile(rf"(?:\(\s*(?={_UNIT_TEXT}\)$))?(?P<unit>{_UNIT_TEXT})\)?$")
 _TEMPERATURE = re.compile(r"\\degree\s*(?:\\text\s*\{\s*([CF])\s*\}|([CF]))$")
-_LITERAL = re.compile(r"([+-]?)\s*((?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?)")
-_NUMBER = re.compile(rf"{_LITERAL.pattern}|[+-]?\d+\s*/\s*\d+|\d+:\d\d")
-_SCIENTIFIC = re.compile(
-    r"([+-]?\s*(?:\d+(?:\.\d*)?|\.\d+))\s*(?:\\times|\\cdot|\*)\s*10\s*\^\s*(?:\{\s*([+-]?\s*\d+)\s*\}|([+-]?\d+))"
-)
-_BASED = re.compile(
-    r"\(?\s*([0-9A-Fa-f]+)\s*\)?\s*_\s*(?:\{\s*\(?\s*(\d+)\s*\)?\s*\}|(\d+)|\{([a-z]+)\})"
-)
+_NUMBER = re.compile(rf"{LITERAL.pattern}|[+-]?\d+\s*/\s*\d+|\d+:\d\d")
+_PIECE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:\\text\s*\{([^{}]*)\}|([A-Za-z]+))")
+_PIECES = re.compile(rf"(?:{_PIECE.pattern}){{2,4}}")
 
 
 def quantity(text: str, *, letters: bool = False) -> Quantity:
@@ -81,10 +66,6 @@ def quantity(text: str, *, letters: bool = False) -> Quantity:
         if found:
             return found._replace(unit=unit or found.unit)
     return Quantity(text, unit)
-
-
-_PIECE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:\\text\s*\{([^{}]*)\}|([A-Za-z]+))")
-_PIECES = re.compile(rf"(?:{_PIECE.pattern}){{2,4}}")
 
 
 def _together(text: str) -> Quantity | None:
@@ -136,11 +117,11 @@ def _with_unit(core: str, tail: str, letters: bool) -> Quantity | None:
     )
     first, _, others = words.partition(" ")
     many = first.lower().removesuffix("s")
-    if many in units.MULTIPLES and _LITERAL.fullmatch(core):
+    if many in units.MULTIPLES and LITERAL.fullmatch(core):
         value = number(core.lstrip("+- ")) * units.MULTIPLES[many]
         unit = units.unit(others)
         if unit or not others.strip():
-            return Quantity(("-" if core[0] == "-" else "") + _plain(value), unit)
+            return Quantity(("-" if core[0] == "-" else "") + as_decimal(value), unit)
         return None
     unit = units.unit(words)
     is_number = _NUMBER.fullmatch(core) is not None or core.endswith("}")
@@ -154,16 +135,7 @@ def _with_unit(core: str, tail: str, letters: bool) -> Quantity | None:
     return None
 
 
-def _plain(value: Fraction) -> str:
-    """A fraction whose denominator divides a power of ten, as a decimal."""
-    places = 0
-    while (value * 10**places).denominator != 1:
-        places += 1
-    digits = str(int(value * 10**places)).rjust(places + 1, "0")
-    return f"{digits[:-places]}.{digits[-places:]}" if places else digits
-
-
-def scales(gold: str, answer: str, policy: MathPolicy = DEFAULT) -> list[Fraction]:
+def scales(gold: str, answer: str, policy: MathPolicy) -> list[Fraction]:
     """The factors by which the answer's number may be multiplied to be compared with the gold's."""
     if gold == answer:
         return [Fraction(1)]
@@ -182,45 +154,3 @@ def scales(gold: str, answer: str, policy: MathPolicy = DEFAULT) -> list[Fractio
         return [Fraction(1)] if is_forgiven else []
     factor = units.conversion(gold, answer)
     return [] if factor is None else [factor]
-
-
-def decimal(text: str) -> Decimal | None:
-    r"""A decimal literal, also `4.5e33` and `4.5 \times 10^{33}`. Raises `LimitHit`."""
-    text = text.strip()
-    match = _LITERAL.fullmatch(text)
-    if match:
-        literal = match.group(2).lower()
-    else:
-        match = _SCIENTIFIC.fullmatch(text)
-        if not match:
-            return None
-        exponent = (match.group(2) or match.group(3)).replace(" ", "")
-        literal = f"{match.group(1).replace(' ', '')}e{exponent}"
-    sign = -1 if text[0] == "-" else 1
-    literal = literal.lstrip("+-")
-    mantissa, _, exponent = literal.partition("e")
-    value = sign * number(literal)
-    places = len(mantissa.partition(".")[2])
-    ulp = number(f"1e{int(exponent or 0) - places}")
-    return Decimal(value, ulp, len(mantissa.replace(".", "").lstrip("0")))
-
-
-def based(text: str) -> tuple[str, str] | None:
-    r"""(digits, base) of a numeral like `204_5`, `204_{5}`, `101_{\text{two}}`."""
-    match = _BASED.fullmatch(text.strip())
-    if not match:
-        return None
-    if not match[1][0].isdigit() and (len(match[1]) < 2 or "16" not in match.groups()):
-        return None  # a_1 is a name
-    base = (
-        match.group(2)
-        or match.group(3)
-        or _BASES.get((match.group(4) or "").lower(), match.group(4))
-    )
-    if base.isdigit() and not 2 <= int(base) <= 36:
-        return None
-    return match.group(1).lower().lstrip("0") or "0", base
-
-
-_BASES = {"two": "2", "three": "3", "four": "4", "five": "5", "six": "6", "seven": "7",
-          "eight": "8", "nine": "9", "ten": "10", "twelve": "12", "sixteen": "16"}  # fmt: skip

@@ -1,24 +1,23 @@
 r"""Sets of real numbers, however they are written.
 
 ``(-\infty,1)\cup(1,\infty)``, ``\mathbb{R}\setminus\{1\}``, ``x \ne 1``, ``x<1 \text{ or } x>1``
-and ``\{x \mid x \ne 1\}`` are one set. A set is a sorted list of *cuts*: places on the line where
-membership changes, each just below (-1) or just above (+1) an endpoint.
+and ``\{x \mid x \ne 1\}`` are one set. A set is a list of `cuts`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from fractions import Fraction
 from typing import NamedTuple
 
 from mas_envs.grading.formulas import evaluate
-from mas_envs.grading.formulas.expression import Tree, read
+from mas_envs.grading.formulas.cuts import INFINITY, LINE, Cut, difference, intersection, union
+from mas_envs.grading.formulas.expression import read
 from mas_envs.grading.formulas.limits import LimitHit, Unparseable, charge
-from mas_envs.grading.formulas.structure import OPERATORS, split
-
-Cut = tuple[Fraction | float, int]
-_INFINITY = float("inf")
+from mas_envs.grading.formulas.names import is_variable
+from mas_envs.grading.formulas.parts import Same
+from mas_envs.grading.formulas.structure import FLIPPED, OPERATORS, SEPARATORS, split, with_joints
+from mas_envs.grading.formulas.trees import CONSTANTS, Tree, variables
 
 # Only a text with one of these needs this module; plain tuples and numbers never do.
 _TELLS = re.compile(
@@ -27,15 +26,10 @@ _TELLS = re.compile(
 _WORDS = re.compile(r"\\text\s*\{([^{}]*)\}")
 _ALL = re.compile(r"(?:the )?(?:set of )?(?:all )?(?:the )?reals?(?: numbers?)?|all (?:real )?x")
 _NONE = re.compile(r"(?:there (?:is|are) )?no (?:real )?(?:solutions?|values?|roots?)(?: exists?)?")
-_NAME = re.compile(
-    r"[A-Za-z](?:_(?:\w|\{\w+\}))?(?:\s*\(\s*[A-Za-z]\s*\))?|\\(?:alpha|beta|theta|lambda|mu|phi|omega)"
-)
-_HALF_LINES = {
+_HALFLINES = {
     r"\mathbb{R}^+": ("0", 1), r"\mathbb{R}^{+}": ("0", 1), r"\mathbb{R}_+": ("0", 1),
     r"\mathbb{R}_{>0}": ("0", 1), r"\mathbb{R}_{\ge0}": ("0", -1), r"\mathbb{R}^{\ge0}": ("0", -1),
 }  # fmt: skip
-_LINE: list[Cut] = [(-_INFINITY, 0), (_INFINITY, 0)]
-_MAX_CUTS = 64
 _MAX_BRACKETS = 100
 
 
@@ -59,7 +53,7 @@ def tells(text: str) -> bool:
     return _TELLS.search(text) is not None
 
 
-def real_set(text: str) -> RealSet | None:
+def _real_set(text: str) -> RealSet | None:
     """The set that a canonical text states, or None where it states none that we read."""
     if text.count("(") + text.count("{") > _MAX_BRACKETS:
         return None
@@ -69,13 +63,29 @@ def real_set(text: str) -> RealSet | None:
         return None
 
 
+def same_set(gold: str, answer: str, same: Same) -> bool | None:
+    """The verdict on two sets of reals; None where one of the two is none that we read.
+
+    `same` compares two endpoints as they are written. Raises what it raises.
+    """
+    g = _real_set(gold)
+    a = _real_set(answer) if g is not None else None
+    if g is None or a is None:
+        return None
+    if (g.name and a.name and g.name != a.name) or len(g.cuts) != len(a.cuts):
+        return False
+    for (x, side), (y, other) in zip(g.cuts, a.cuts, strict=True):
+        is_written = x in g.texts and y in a.texts
+        if side != other or not (same(g.texts[x], a.texts[y]) if is_written else x == y):
+            return False
+    return True
+
+
 def _conjunction(text: str, texts: dict[Fraction | float, str]) -> RealSet:
     """Parts joined by "or", "and" or commas; a comma is "and" where both can hold."""
     charge(1 + len(text) // 10)
-    words = re.sub(r"\\text\s*\{\s*,?\s*(and|or)\s*,?\s*\}|(?<![A-Za-z\\])(and|or)(?![A-Za-z])",
-                   lambda m: rf" \text{{{m.group(1) or m.group(2)}}} ", text)  # fmt: skip
-    words = words.replace(r"\lor", r"\text{or}").replace(r"\land", r"\text{and}")
-    parts, joints = split(words, frozenset({",", ";", r"\text{and}", r"\text{or}"}))
+    joined = with_joints(text)
+    parts, joints = split(joined, SEPARATORS)
     found = [_union(part, texts) for part in parts if part]
     if len(found) != len(joints) + 1:
         if not found:
@@ -87,9 +97,9 @@ def _conjunction(text: str, texts: dict[Fraction | float, str]) -> RealSet:
     points = all(re.search(r"(?<![<>!])=", part) for part in parts)
     cuts = found[0].cuts
     for joint, other in zip(joints, found[1:], strict=True):
-        both = _combine(cuts, other.cuts, lambda x, y: x and y)
+        both = intersection(cuts, other.cuts)
         is_or = points or joint == r"\text{or}" or (joint != r"\text{and}" and not both)
-        cuts = _combine(cuts, other.cuts, lambda x, y: x or y) if is_or else both
+        cuts = union(cuts, other.cuts) if is_or else both
         if not cuts:
             raise _NoSet  # "x > 2 and x < 1" is a contradiction, not the empty set
     return RealSet(cuts, texts, min(names - {""}, default=""))
@@ -101,7 +111,7 @@ def _union(text: str, texts: dict[Fraction | float, str]) -> RealSet:
         return _difference(text, texts)
     cuts: list[Cut] = []
     for member in members:
-        cuts = _combine(cuts, _difference(member, texts, True).cuts, lambda x, y: x or y)
+        cuts = union(cuts, _difference(member, texts, True).cuts)
     return RealSet(cuts, texts)
 
 
@@ -114,7 +124,7 @@ def _difference(text: str, texts: dict[Fraction | float, str], inside: bool = Fa
     cuts = _intersection(first, texts, True).cuts
     for other in others:
         gone = _intersection(other, texts, True).cuts
-        cuts = _combine(cuts, gone, lambda x, y: x and not y)
+        cuts = difference(cuts, gone)
     return RealSet(cuts, texts)
 
 
@@ -122,9 +132,9 @@ def _intersection(text: str, texts: dict[Fraction | float, str], inside: bool) -
     members, _ = split(text, frozenset({r"\cap"}))
     if len(members) == 1:
         return _atom(text, texts, inside)
-    cuts = _LINE
+    cuts = LINE
     for member in members:
-        cuts = _combine(cuts, _atom(member, texts, True).cuts, lambda x, y: x and y)
+        cuts = intersection(cuts, _atom(member, texts, True).cuts)
     return RealSet(cuts, texts)
 
 
@@ -136,10 +146,10 @@ def _atom(text: str, texts: dict[Fraction | float, str], inside: bool) -> RealSe
     if tight in (r"\emptyset", r"\{\}") or _NONE.fullmatch(lowered):
         return RealSet([], texts)
     if tight == r"\mathbb{R}" or _ALL.fullmatch(lowered):
-        return RealSet(_LINE, texts)
-    if tight in _HALF_LINES:
-        end, side = _HALF_LINES[tight]
-        return RealSet([_cut(end, side, texts), (_INFINITY, 0)], texts)
+        return RealSet(LINE, texts)
+    if tight in _HALFLINES:
+        end, side = _HALFLINES[tight]
+        return RealSet([_cut(end, side, texts), (INFINITY, 0)], texts)
     if text.startswith(r"\{") and text.endswith(r"\}"):
         return _braces(text[2:-2].strip(), texts)
     if text.startswith("{") and text.endswith("}") and "{" not in text[1:]:
@@ -171,40 +181,40 @@ def _braces(inner: str, texts: dict[Fraction | float, str]) -> RealSet:
     if len(bound) == 2 and bars:
         name, domain = (split(bound[0], frozenset({r"\in"}))[0] + [r"\mathbb{R}"])[:2]
         found = _conjunction(bound[1], texts)
-        if not _NAME.fullmatch(name) or found.name not in ("", name):
+        if not is_variable(name) or found.name not in ("", name):
             raise _NoSet
         within = _union(domain, texts).cuts
-        return RealSet(_combine(found.cuts, within, lambda x, y: x and y), texts)
+        return RealSet(intersection(found.cuts, within), texts)
     members, _ = split(inner, frozenset({",", ";"}))
     cuts: list[Cut] = []
     for member in members:
         point = [_cut(member, -1, texts), _cut(member, 1, texts)]
-        cuts = _combine(cuts, point, lambda x, y: x or y)
+        cuts = union(cuts, point)
     return RealSet(cuts, texts)
 
 
 def _relation(text: str, texts: dict[Fraction | float, str]) -> RealSet:
     """`x \\in S`, `x < 2`, `1 \\le x < 3`, `x \\ne 1`, `x = 1`."""
     sides, operators = split(text, OPERATORS)
-    if operators == [r"\in"] and _NAME.fullmatch(sides[0]):
+    if operators == [r"\in"] and is_variable(sides[0]):
         inner = _union(sides[1], texts)
         return RealSet(inner.cuts, texts, sides[0])
     bare = [side.strip("| ") if side[:1] == side[-1:] == "|" else side for side in sides]
-    names = [side for side in bare if _NAME.fullmatch(side) and side not in evaluate.CONSTANTS]
+    names = [side for side in bare if is_variable(side) and side not in CONSTANTS]
     if not operators or len(names) != 1 or len(sides) > 3:
         raise _NoSet
     name = names[0]
     place = bare.index(name)
     if len(sides) == 3 and place != 1:
         raise _NoSet
-    cuts = _LINE
+    cuts = LINE
     for k, operator in enumerate(operators):
         other, after = (sides[k], False) if k + 1 == place else (sides[k + 1], True)
         if operator == "=" and r"\pm" in other:
             raise _NoSet  # two points; `equality` writes the signs out
         for end in (other.replace(r"\pm", "+"), other.replace(r"\pm", "-")):
             half = _half(operator, end, after, texts)
-            cuts = _combine(cuts, half, lambda x, y: x and y)
+            cuts = intersection(cuts, half)
     if sides[place] != name:  # |x|
         cuts = _mirrored(cuts, texts)
     return RealSet(cuts, texts, name)
@@ -212,25 +222,21 @@ def _relation(text: str, texts: dict[Fraction | float, str]) -> RealSet:
 
 def _mirrored(cuts: list[Cut], texts: dict[Fraction | float, str]) -> list[Cut]:
     """The x whose absolute value is in the set."""
-    positive = _combine(cuts, [_cut("0", -1, texts), _LINE[1]], lambda x, y: x and y)
+    positive = intersection(cuts, [_cut("0", -1, texts), LINE[1]])
     for value, text in list(texts.items()):
         texts.setdefault(-value, f"-({text})")
-    negative = [(-value, -side) for value, side in reversed(positive)]
-    return _combine(positive, negative, lambda x, y: x or y)
-
-
-_FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", r"\ne": r"\ne", "=": "="}
+    return union(positive, [(-value, -side) for value, side in reversed(positive)])
 
 
 def _half(
     operator: str, end: str, name_first: bool, texts: dict[Fraction | float, str]
 ) -> list[Cut]:
     """The reals x with `x operator end`, or with `end operator x`."""
-    if operator not in _FLIPPED:
+    if operator not in FLIPPED:
         raise _NoSet
-    operator = operator if name_first else _FLIPPED[operator]
+    operator = operator if name_first else FLIPPED[operator]
     below, above = _cut(end, -1, texts), _cut(end, 1, texts)
-    low, high = _LINE
+    low, high = LINE
     return {
         "<": [low, below], r"\le": [low, above], ">": [above, high], r"\ge": [below, high],
         "=": [below, above], r"\ne": [low, below, above, high],
@@ -242,7 +248,7 @@ def _cut(end: str, side: int, texts: dict[Fraction | float, str]) -> Cut:
     charge(20)
     bare = end.replace(" ", "")
     if bare in (r"\infty", r"+\infty", r"-\infty"):
-        return (-_INFINITY if bare[0] == "-" else _INFINITY), 0
+        return (-INFINITY if bare[0] == "-" else INFINITY), 0
     tree = read(end)
     value = evaluate.exact(tree)
     if value is None:
@@ -252,24 +258,9 @@ def _cut(end: str, side: int, texts: dict[Fraction | float, str]) -> Cut:
 
 
 def _irrational(tree: Tree) -> Fraction:
-    if evaluate.variables(tree):
+    if variables(tree):
         raise _NoSet
     number = evaluate.constant(tree)
     if number.imag or abs(number) > 10**20:
         raise _NoSet
     return Fraction(int(number.real * 10**35), 10**35)
-
-
-def _combine(first: list[Cut], second: list[Cut], keep: Callable[[bool, bool], bool]) -> list[Cut]:
-    """The set of the points for which `keep(is in first, is in second)`."""
-    found: list[Cut] = []
-    in_first = in_second = kept = False
-    for cut in sorted({*first, *second}):
-        in_first ^= cut in first
-        in_second ^= cut in second
-        if keep(in_first, in_second) != kept:
-            kept = not kept
-            found.append(cut)
-    if len(found) > _MAX_CUTS:
-        raise LimitHit("too many intervals")
-    return found

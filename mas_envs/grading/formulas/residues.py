@@ -24,17 +24,17 @@ class Residue(NamedTuple):
     is_class: bool
 
 
-def residue(text: str) -> Residue | None:
+def _residue(text: str) -> Residue | None:
     """The residue class that a canonical text names, or None."""
     match = _RESIDUE.fullmatch(text.strip())
     if not match or int(match["modulus"]) < 2:
         return None
-    value = whole(match["value"])
+    value = _whole(match["value"])
     is_class = match["kind"] == "mod" or r"\equiv" in text
     return None if value is None else Residue(value, int(match["modulus"]), is_class)
 
 
-def whole(text: str) -> int | None:
+def _whole(text: str) -> int | None:
     """The whole number that a formula is worth, or None."""
     try:
         value = evaluate.exact(read(text))
@@ -49,18 +49,18 @@ def same_residue(gold: str, answer: str) -> bool | None:
     The gold `3` accepts `x \\equiv 3 \\pmod 7` and `17 \\bmod 7`; the gold `3 \\pmod 7` accepts any
     number of its class when the answer leaves the modulus out.
     """
-    g, a = residue(gold), residue(answer)
+    g, a = _residue(gold), _residue(answer)
     if g and not g.is_class:
         gold, g = str(g.value % g.modulus), None
         if not a:
-            value = whole(answer.rpartition("=")[2])
+            value = _whole(answer.rpartition("=")[2])
             return None if value is None else value == int(gold)
     if g and a:
         return g.modulus == a.modulus and (g.value - a.value) % g.modulus == 0
     if g:
-        value = whole(answer.rpartition("=")[2].rpartition(r"\equiv")[2])
+        value = _whole(answer.rpartition("=")[2].rpartition(r"\equiv")[2])
         return None if value is None else (value - g.value) % g.modulus == 0
     if a:
-        value = whole(gold)
+        value = _whole(gold)
         return None if value is None else a.value % a.modulus == value
     return None

@@ -9,19 +9,23 @@ from mas_envs.grading.formulas import evaluate, quantity, words
 from mas_envs.grading.formulas.expression import read
 from mas_envs.grading.formulas.limits import LimitHit, Unparseable
 from mas_envs.grading.formulas.numbers import same_number
-from mas_envs.grading.policy import DEFAULT, MathPolicy
+from mas_envs.grading.formulas.numerals import based, decimal
+from mas_envs.grading.formulas.trees import variables
+from mas_envs.grading.policy import MathPolicy
+
+_TIME = re.compile(r"\s*[012]?\d\s*:\s*[0-5]\d\s*(?::\s*[0-5]\d\s*)?")
 
 
 def same_scalar(
-    gold: str,
-    answer: str,
-    policy: MathPolicy = DEFAULT,
-    rename: dict[str, str] | None = None,
+    gold: str, answer: str, policy: MathPolicy, rename: dict[str, str] | None = None
 ) -> bool:
-    """Is `answer` equal to `gold`? `rename` maps variables of the answer to the gold's."""
+    """Is `answer` equal to `gold`? `rename` maps variables of the answer to the gold's.
+
+    Raises `Unparseable`, `LimitHit`, `BadGold`.
+    """
     g = quantity.quantity(gold)
     a = quantity.quantity(answer, letters=bool(g.unit) or (" " in answer and _is_plain(gold)))
-    if quantity.based(g.core):
+    if based(g.core):
         return same_number(g.core, a.core, Fraction(1), policy)
     if ":" in g.core or ":" in a.core:
         return _same_ratio(g, a, policy)
@@ -29,13 +33,22 @@ def same_scalar(
     if r"\text" in g.core or words.is_words(g.core):
         said = words.spoken(answer)
         return said != "" and said in (words.spoken(gold), words.chosen(gold))
-    if words.is_wholly_words(answer) and words.spoken(gold) == words.spoken(answer):
-        return True
-    if len(gold) == 1 and words.chosen(answer) == gold:
+    if _same_words(gold, answer):
         return True
     a = a._replace(core=words.behind_choice(words.in_digits(a.core)))
-    if r"\text" in a.core:
-        return False
+    return r"\text" not in a.core and _same_quantity(g, a, policy, rename)
+
+
+def _same_words(gold: str, answer: str) -> bool:
+    """Two short words or two letters that a formula would read as products."""
+    if words.is_wholly_words(answer) and words.spoken(gold) == words.spoken(answer):
+        return True
+    return len(gold) == 1 and words.chosen(answer) == gold
+
+
+def _same_quantity(
+    g: quantity.Quantity, a: quantity.Quantity, policy: MathPolicy, rename: dict[str, str] | None
+) -> bool:
     g, a = _without_inner_degrees(g), _without_inner_degrees(a)
     if _same_angle(g, a, policy):
         return True
@@ -49,7 +62,7 @@ def same_scalar(
 
 def _is_plain(gold: str) -> bool:
     """A number without a letter: what an answer has beside it can only be a unit."""
-    return quantity.decimal(gold) is not None
+    return decimal(gold) is not None
 
 
 def _same_ratio(g: quantity.Quantity, a: quantity.Quantity, policy: MathPolicy) -> bool:
@@ -70,9 +83,6 @@ def _same_ratio(g: quantity.Quantity, a: quantity.Quantity, policy: MathPolicy) 
         same_number(_quotient([x, parts[0]]), _quotient([y, others[0]]), Fraction(1), policy)
         for x, y in zip(parts[1:], others[1:], strict=True)
     )
-
-
-_TIME = re.compile(r"\s*[012]?\d\s*:\s*[0-5]\d\s*(?::\s*[0-5]\d\s*)?")
 
 
 def _quotient(parts: list[str]) -> str:
@@ -100,11 +110,11 @@ def _same_angle(g: quantity.Quantity, a: quantity.Quantity, policy: MathPolicy) 
 
 
 def _is_small(core: str) -> bool:
-    value = quantity.decimal(core)
+    value = decimal(core)
     if value is not None:
         return abs(value.value) <= 1
     try:
         tree = read(core)
-        return not evaluate.variables(tree) and evaluate.difference(tree, Fraction(0)) <= 1
+        return not variables(tree) and evaluate.difference(tree, Fraction(0)) <= 1
     except (Unparseable, LimitHit, OverflowError, evaluate.Undefined):
         return False

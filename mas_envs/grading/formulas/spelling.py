@@ -1,4 +1,4 @@
-r"""The tables of `notation`: Unicode characters and LaTeX commands that mean the same."""
+r"""Unicode characters and LaTeX commands that mean the same, and the names of functions."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ _NAMED = """
     arccosh arctanh ln log lg exp cis
 """
 FUNCTIONS = frozenset(_NAMED.split())
+_LETTERS = """
+    alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon
+    phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega
+"""
+GREEK = frozenset(_LETTERS.split())  # without pi, which is a number
+MODULES = r"(?:np|numpy|math|sympy)\."  # in front of a function that a program prints
 RENAMED = {
     "dfrac": r"\frac", "tfrac": r"\frac", "cfrac": r"\frac", "dbinom": r"\binom",
     "tbinom": r"\binom", "leq": r"\le ", "leqslant": r"\le ", "geq": r"\ge ", "geqslant": r"\ge ",

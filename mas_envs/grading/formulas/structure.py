@@ -35,10 +35,11 @@ _MATRIX = re.compile(
 )
 _OPENERS = frozenset({"(", "[", "{", r"\{", r"\langle", r"\lfloor", r"\lceil"})
 _CLOSERS = frozenset({")", "]", "}", r"\}", r"\rangle", r"\rfloor", r"\rceil"})
-_SEPARATORS = frozenset({",", ";", r"\text{and}", r"\text{or}"})
+SEPARATORS = frozenset({",", ";", r"\text{and}", r"\text{or}"})
 OPERATORS = frozenset(
     {"=", "<", ">", r"\le", r"\ge", r"\ne", r"\in", r"\approx", r"\equiv", r"\sim"}
 )
+FLIPPED = {"<": ">", ">": "<", r"\le": r"\ge", r"\ge": r"\le", "=": "=", r"\ne": r"\ne"}
 _CONJUNCTION = re.compile(
     r"\\text\s*\{([^{}]*)\}|(?<![A-Za-z\\])(and|or)(?:(?![A-Za-z])|(?=[A-Za-z]\s*[=(]))"
 )
@@ -72,9 +73,8 @@ def form(text: str) -> Form:
     """The outer form of a canonical text. Raises `LimitHit` beyond `MAX_PARTS` parts."""
     charge(1 + len(text) // 4)
     text = text.strip()
-    if "and" in text or "or" in text:
-        text = _CONJUNCTION.sub(_conjunction, text)
-    parts, found = split(text, _SEPARATORS)
+    text = with_joints(text)
+    parts, found = split(text, SEPARATORS)
     if ";" in found and "," in found:  # p=5, q=2; p=7, q=2 is a list of two tuples
         groups = [group for group in split(text, frozenset({";"}))[0] if group]
         parts = [f"({group})" if len(split(group, ",")[0]) > 1 else group for group in groups]
@@ -96,6 +96,16 @@ def form(text: str) -> Form:
     return _bracketed(text) or Form("scalar", [text])
 
 
+def with_joints(text: str) -> str:
+    r"""Every "and" and "or" between parts, in `\text` or bare, as the token `\text{and}`."""
+
+    def joint(match: re.Match[str]) -> str:
+        word = (match[1] or match[2] or "").strip(" ,")
+        return rf" \text{{{word}}} " if word in ("and", "or") else match.group()
+
+    return _CONJUNCTION.sub(joint, text) if "and" in text or "or" in text else text
+
+
 def split(text: str, separators: Container[str]) -> tuple[list[str], list[str]]:
     """The stripped parts between separators outside all brackets, and the separators met."""
     parts, found, start, depth = [], [], 0, 0
@@ -111,11 +121,6 @@ def split(text: str, separators: Container[str]) -> tuple[list[str], list[str]]:
             start = match.end()
     parts.append(text[start:].strip())
     return parts, found
-
-
-def _conjunction(match: re.Match[str]) -> str:
-    word = (match.group(1) or match.group(2) or "").strip(" ,")
-    return rf" \text{{{word}}} " if word in ("and", "or") else match.group()
 
 
 def _matrix(border: str, body: str) -> Form:
@@ -150,6 +155,8 @@ def _bracketed(text: str) -> Form | None:
     if len(parts) > MAX_PARTS:
         raise LimitHit("too many parts")
     if opener == r"\{" or (opener == "{" and len(parts) > 1):
+        if len(parts) > 1:  # also {0, 1 and 2}
+            parts = split(inner, SEPARATORS)[0]
         return Form("set", [part for part in parts if part])
     if len(parts) == 1:
         return form(inner) if opener == "{" else None

@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from fractions import Fraction
 
+from mas_envs.grading.number_words import CARDINALS, MAGNITUDES, ORDINALS
+
 _FACTORS: dict[str, tuple[str, Fraction]] = {
     name: (dimension, Fraction(factor))
     for dimension, factors in {
@@ -43,19 +45,14 @@ _NAMES = {
     "watt": "W", "pascal": "Pa", "hertz": "Hz", "volt": "V", "ampere": "A", "amp": "A",
     "kelvin": "K", "mole": "mol", "parsec": "pc", "electronvolt": "eV", "rad": "radian",
 }  # fmt: skip
-MULTIPLES = {"dozen": 12, "hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9,
-             "trillion": 10**12}  # fmt: skip
+MULTIPLES = {"dozen": 12, "hundred": 100, **MAGNITUDES}
 _LETTERS = frozenset({"m", "g", "s", "h", "l", "W", "N", "J", "V", "A", "K", "C", "F"})
 _OTHERS = """
     radian erg dyne gauss ppm db rpm cup gallon quart pint acre hectare knot bar atm torr cal kcal
     byte bit pixel celsius fahrenheit yuan won yen rmb rupee peso arcsec steradian square cube
+    percent degree unit am pm per sq
 """
-_WHOLE_WORDS = frozenset(_NAMES) | frozenset(_FACTORS) | frozenset(_DERIVED)
-_KNOWN = (
-    _WHOLE_WORDS
-    | {"percent", "degree", "unit", "am", "pm", "per", "sq"}
-    | frozenset(_OTHERS.split())
-)
+_KNOWN = frozenset([*_NAMES, *_FACTORS, *_DERIVED, *_OTHERS.split()])
 # A word that says that the number is not the answer, or not all of it, is no unit.
 _WORDS_OF_DOUBT = """
     or any other another not no nope none never false wrong incorrect if maybe perhaps possibly
@@ -64,31 +61,15 @@ _WORDS_OF_DOUBT = """
     most about approximately roughly around between unless but except besides up over under above
     below is are was were be so thus hence also plus minus times divided by mod modulo point
     negative factorial root sqrt pi power infinity
-    half halve double triple twice couple gross score ten tenth third fourth fifth sixth seventh
-    eighth ninth eleventh twelfth twentieth hundredth thousandth millionth quarter quadrillion
+    half halve double triple twice couple gross score quarter thousandth millionth quadrillion
     undefined dne true invalid unknown nan lakh crore guess inverse reciprocal doubled repeating
     recurring binary hex hexadecimal octal
-    zero one two three four five six seven eight nine eleven twelve thirteen fourteen fifteen
-    sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety
 """
-_HEDGES = frozenset(_WORDS_OF_DOUBT.split()) | frozenset(MULTIPLES)
+_FRACTIONS = frozenset(ORDINALS) - {"first", "second"}  # 5 thirteenths; a second is a unit
+_HEDGES = frozenset(_WORDS_OF_DOUBT.split()) | frozenset(MULTIPLES) | CARDINALS | _FRACTIONS
 _MAX_WORDS = 5
-_PLURALS = frozenset(
-    [
-        "people",
-        "men",
-        "women",
-        "children",
-        "mice",
-        "geese",
-        "fish",
-        "sheep",
-        "yuan",
-        "won",
-        "yen",
-        "rmb",
-    ]
-)
+_UNMARKED = "people men women children mice geese fish sheep yuan won yen rmb"
+_PLURALS = frozenset(_UNMARKED.split())
 _WORD = re.compile(r"([A-Za-z]+)\.?\s*(?:\^\s*\{?\s*(-?\d)\s*\}?)?|(/)")
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cubed": 3}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-_NUMBERS = "zero one two three four five six seven eight nine ten eleven twelve"
-_NUMBER_WORDS = {word: str(value) for value, word in enumerate(_NUMBERS.split())}
+from mas_envs.grading import number_words
+
 _WHOLLY = re.compile(r"\\text\s*\{\s*\(?\w+\)?\s*\}|(?i:yes|no|odd|all)")
 _CHOICE = re.compile(r"(?:\\text\s*\{\s*\(?([A-J])\)?[.:)]?\s*\}|\(?([A-J])[).:])\s*(?=\S)")
 
@@ -52,5 +52,8 @@ def spoken(text: str) -> str:
 
 
 def in_digits(text: str) -> str:
-    """A number in words as a numeral, any other text as it is."""
-    return _NUMBER_WORDS.get(spoken(text), text)
+    """A whole number in words as a numeral, any other text as it is."""
+    if re.search(r"\d", text):
+        return text
+    said = number_words.in_digits(spoken(text).split())
+    return said[0] if len(said) == 1 and said[0].isdigit() else text

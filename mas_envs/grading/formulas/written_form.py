@@ -6,10 +6,11 @@ import math
 import re
 from typing import Literal
 
-from mas_envs.grading.formulas.expression import Tree, read
+from mas_envs.grading.formulas.expression import read
 from mas_envs.grading.formulas.limits import Unparseable
 from mas_envs.grading.formulas.notation import key
-from mas_envs.grading.formulas.quantity import decimal
+from mas_envs.grading.formulas.numerals import decimal
+from mas_envs.grading.formulas.trees import Tree
 from mas_envs.grading.policy import MathPolicy
 
 _INTEGER = re.compile(r"[+-]?\s*\d+")

@@ -32,8 +32,8 @@ import re
 import unicodedata
 from functools import lru_cache
 
+from mas_envs.grading.number_words import in_digits
 from mas_envs.grading.texts.measures import SIGN, signs_in_words, spelt_alike, without_signs
-from mas_envs.grading.texts.number_words import in_digits
 
 _ALIKE = {
     **dict.fromkeys("‘’‛ʻʼʽʹ′´ˈ`", "'"),

@@ -14,17 +14,18 @@ _SMALL = {word: value for value, word in enumerate(_BELOW_TWENTY.split())}
 _TENS_IN_ORDER = "twenty thirty forty fifty sixty seventy eighty ninety"
 _TENS = {word: 10 * value for value, word in enumerate(_TENS_IN_ORDER.split(), 2)}
 _TENS["fourty"] = 40
-_MAGNITUDES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
+MAGNITUDES = {"thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
 _FIRST_TO_NINTH = "first second third fourth fifth sixth seventh eighth ninth"
 _ORDINAL_UNITS = {word: value for value, word in enumerate(_FIRST_TO_NINTH.split(), 1)}
-_ORDINALS = {
+ORDINALS = {
     **_ORDINAL_UNITS,
     **{f"{word}th": value for word, value in _SMALL.items() if value in (10, 11, *range(13, 20))},
     **{f"{word[:-1]}ieth": value for word, value in _TENS.items()},
     "twelfth": 12,
     "hundredth": 100,
 }
-_SPOKEN = frozenset([*_SMALL, *_TENS, "hundred", *_MAGNITUDES, *_ORDINALS])
+CARDINALS = frozenset([*_SMALL, *_TENS, "hundred", *MAGNITUDES])
+_SPOKEN = CARDINALS | frozenset(ORDINALS)
 _LITERAL = re.compile(r"\d{1,15}(?:\.\d{1,12})?")
 _NOT_A_NUMBER = ("no", "any", "some", "every")  # before "one"
 
@@ -54,8 +55,8 @@ def _ordinal(words: Sequence[str], at: int) -> tuple[str, int] | None:
     if tens and unit in _ORDINAL_UNITS:
         return _ranked(tens + _ORDINAL_UNITS[unit]), at + 2
     second = words[at] == "second" and at > 0 and words[at - 1][-1:].isdigit()  # of time
-    if words[at] in _ORDINALS and not second:
-        return _ranked(_ORDINALS[words[at]]), at + 1
+    if words[at] in ORDINALS and not second:
+        return _ranked(ORDINALS[words[at]]), at + 1
     return None
 
 
@@ -72,7 +73,7 @@ def _cardinal(words: Sequence[str], at: int) -> tuple[str, int] | None:
     while True:
         linked = at < end and _word(words, end) == "and"
         group, stop = _below_thousand(words, end + linked)
-        magnitude = _MAGNITUDES.get(_word(words, stop), 1)
+        magnitude = MAGNITUDES.get(_word(words, stop), 1)
         if magnitude >= ceiling or (group is None and (magnitude == 1 or end > at)):
             break
         total += magnitude * (1 if group is None else group)
@@ -108,6 +109,6 @@ def _below_hundred(words: Sequence[str], at: int) -> tuple[Fraction | None, int]
         unit = _SMALL.get(following, 0)
         return (Fraction(_TENS[word] + unit), at + 2) if 0 < unit < 10 else (
             Fraction(_TENS[word]), at + 1)  # fmt: skip
-    if (following == "hundred" or following in _MAGNITUDES) and _LITERAL.fullmatch(word):
+    if (following == "hundred" or following in MAGNITUDES) and _LITERAL.fullmatch(word):
         return Fraction(word), at + 1
     return None, at
