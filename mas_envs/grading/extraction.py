@@ -7,7 +7,10 @@ naming every candidate is no way to be right.
 from __future__ import annotations
 
 import re
+from numbers import Number
+from typing import Any
 
+from mas_envs.errors import UserError
 from mas_envs.grading.formulas.limits import MAX_PARTS
 from mas_envs.parsing import Box, after_think, ends_in_think, find_boxes, peel
 
@@ -46,3 +49,12 @@ def extract(response: str) -> tuple[str | None, str]:
 
 def _inside(text: str, box: Box) -> str:
     return peel(text[box.inner : box.end - 1])
+
+
+def gold_texts(gold: Any) -> list[str]:
+    """The reference answers as texts. Raises `UserError` for anything but texts and numbers."""
+    golds = list(gold) if isinstance(gold, list | tuple) else [gold]
+    for one in golds:
+        if isinstance(one, bool) or not isinstance(one, str | Number):
+            raise UserError(f"gold is {one!r:.60}; give a text or a number, or a list of them")
+    return [str(one) for one in golds]

@@ -40,6 +40,8 @@ _FUNCTION = re.compile(
 )
 _FLOAT = re.compile(r"(?<=\d)\.(?=/)")
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
+_ROUND_OR_SQUARE = re.compile(r"[()\[\]]|\\(?:left|right)\.")  # (0,1] and ]0,1[ have two
+_BROKEN_OFF = re.compile(r"(?:[-+*/^_=<]|\\(?:frac|sqrt|cdot|times|le|ge|pm))\s*\Z")
 _NUMERAL = r"-?[\d.,]+(?:/\d+)?"
 _CHOICE = re.compile(rf"{_NUMERAL}\s*(?:\\text\s*\{{\s*or\s*\}}|\bor\b)\s*{_NUMERAL}")
 _DOUBT = re.compile(r"\b(?:maybe|perhaps|probably|possibly)\b|\?\s*\Z", re.IGNORECASE)
@@ -70,6 +72,10 @@ def normal_gold(text: str) -> str:
         raise _refused(text, f"has {len(gold)} characters", f"give at most {MAX_ANSWER}")
     if not _is_balanced(gold):
         raise _refused(text, "has a brace without a partner", "give the whole answer")
+    if len(_ROUND_OR_SQUARE.findall(gold)) % 2:
+        raise _refused(text, "has a bracket without a partner", "give the whole answer")
+    if _BROKEN_OFF.search(gold):
+        raise _refused(text, "breaks off", "give the whole answer")
     if find_boxes(gold)[0]:
         raise _refused(text, r"has a \boxed{} among other text", "give the answer alone")
     if _DOUBT.search(gold):

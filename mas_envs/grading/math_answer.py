@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import MachineryError, UserError
-from mas_envs.grading.extraction import extract
+from mas_envs.grading.extraction import extract, gold_texts
 from mas_envs.grading.formulas.equality import same
 from mas_envs.grading.formulas.expression import is_known
 from mas_envs.grading.formulas.limits import (
@@ -23,6 +22,7 @@ from mas_envs.grading.formulas.limits import (
     Unparseable,
 )
 from mas_envs.grading.formulas.notation import canonical
+from mas_envs.grading.formulas.operations import same_operation
 from mas_envs.grading.policy import MathPolicy, PolicyLike, math_policy
 
 GRADER = "math-2"
@@ -123,15 +123,6 @@ def _graded(response: str, gold: str | Sequence[str], policy: PolicyLike, ask: _
     return grades[0] if grades else _grade(None, "error", answer, "no reference answer")
 
 
-def gold_texts(gold: Any) -> list[str]:
-    """The reference answers as texts. Raises `UserError` for anything but texts and numbers."""
-    golds = list(gold) if isinstance(gold, list | tuple) else [gold]
-    for one in golds:
-        if isinstance(one, bool) or not isinstance(one, str | int | float):
-            raise UserError(f"gold is {one!r:.60}; give a text or a number, or a list of them")
-    return [str(one) for one in golds]
-
-
 _ESCAPED = '"oxed{" behind a backspace: in JSON write \\\\boxed'
 _TOO_LONG = f"the answer is longer than {MAX_ANSWER} characters"
 _WHY = {
@@ -162,6 +153,8 @@ def _compare(gold: str, answer: str, policy: MathPolicy, ask: _Ask) -> Grade:
     except BadGold as error:
         return _grade(None, "error", answer, f"the reference answer is too much: {error}")
     except Unfamiliar as error:
+        if same_operation(reference, given, policy):
+            return _grade(True, "ok", answer, _sentence(answer, gold, True))
         why = _unread(answer, gold, error)
         if not (_is_formula(reference) and _is_formula(given)):
             return _grade(False, "unparseable", answer, why)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Literal, get_args
 
 from mas_envs.episodes.schema import Grade, GradeStatus
-from mas_envs.errors import UnknownName
+from mas_envs.errors import UnknownName, UserError
+from mas_envs.grading.extraction import gold_texts
 from mas_envs.grading.texts import strict_text
 from mas_envs.grading.texts.normalisers import NORMALISERS
 from mas_envs.parsing import after_think, tag
@@ -63,16 +64,16 @@ def grade_qa(
         raise UnknownName("metric", str(metric), METRICS)
     if normaliser not in NORMALISERS:
         raise UnknownName("normaliser", str(normaliser), NORMALISERS)
+    if not isinstance(response, str):
+        raise UserError(f"response is {response!r:.60}; give the text of one completion")
+    references = gold_texts(golds)
     parsed = _answer_tag(response)
     if parsed.status == "truncated":
         reason = "the response has an <answer>, or a <think>, that is never closed"
         return _grade(0.0, "truncated", None, reason)
     answer: str = parsed.value if parsed.status == "ok" else after_think(response).strip()
-    references = [golds] if isinstance(golds, str) else list(golds)
-    if not references or not all(isinstance(gold, str) and gold.strip() for gold in references):
-        return _grade(
-            None, "error", answer[:MAX_ANSWER], "the reference answer is empty or no text"
-        )
+    if not references or not all(gold.strip() for gold in references):
+        return _grade(None, "error", answer[:MAX_ANSWER], "the reference answer is empty")
     if len(answer) > MAX_ANSWER:
         reason = f"the answer is longer than {MAX_ANSWER} characters"
         return _grade(0.0, "limit", answer[:80] + "…", reason)

@@ -283,7 +283,7 @@ CASES: list[tuple[str, str, bool]] = [
     ('A=\\begin{pmatrix}1\\\\2\\end{pmatrix}', '\\begin{pmatrix}1\\\\2\\end{pmatrix}', True),
     ('\\left(\\begin{array}{c}1\\\\2\\end{array}\\right)', '\\begin{pmatrix}1\\\\2\\end{pmatrix}', True),
     ('5', '5 m/s', True),
-    ('5', '5m', False),
+    ('5', '5m', True),
     ('5 \\text{ m}', '5m', True),
     ('5', '5 apples', True),
     ('5', '5 cm^2', True),

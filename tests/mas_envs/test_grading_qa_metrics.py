@@ -254,10 +254,19 @@ def test_soup(soup: str, normaliser: str) -> None:
     assert endless.status in ("limit", "truncated")
 
 
-@pytest.mark.parametrize("gold", [[], "", ["Paris", " "], ["Paris", 5], [None]])
-def test_a_gold_that_is_no_text(gold: list[str]) -> None:
+@pytest.mark.parametrize("gold", [[], "", ["Paris", " "]])
+def test_a_gold_without_text(gold: list[str]) -> None:
     grade = grade_qa("Paris", gold, metric="f1")
     assert (grade.correct, grade.score, grade.status) == (None, None, "error")
+
+
+def test_what_is_no_text() -> None:
+    assert grade_qa("<answer>5</answer>", ["Paris", 5]).correct  # type: ignore[list-item]
+    for gold in (None, [None], {}, True):
+        with pytest.raises(UserError, match="give a text or a number"):
+            grade_qa("Paris", gold)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="give the text of one completion"):
+        grade_qa(None, "Paris")  # type: ignore[arg-type]
 
 
 def test_unknown_names() -> None:

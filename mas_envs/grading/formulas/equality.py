@@ -65,7 +65,8 @@ def _same_as_read(gold: str, answer: str, policy: MathPolicy) -> bool:
 
 def _same_decimal_comma(gold: str, answer: str) -> bool:
     """`1000,99` for 1000.99, where one of the two leaves no doubt that one decimal is meant."""
-    point, comma = r"-?\d+\.\d+", r"-?\d+,\d+"
+    point = r"-?\d+\.\d+"
+    comma = r"-?(?![1-9]\d{0,2},\d{3}$)\d+,\d+"  # 27,000 is a thousand times 27.0
     surely = r"-?(?:0|\d{4,}),\d+"  # 58,500 is no 58.5, and 1,5 may be two numbers
     if not (re.fullmatch(point, gold) and re.fullmatch(comma, answer)) and not (
         re.fullmatch(surely, gold) and re.fullmatch(point, answer)

@@ -40,6 +40,7 @@ _OPERATION = re.compile(
 FUNCTION = re.compile(
     r"(\\[A-Z][a-z]+|[A-Za-z])(?:_\s*\w)?'*\s*\(\s*([A-Za-z])(?:\s*,\s*[A-Za-z])*\s*\)"
 )
+_SMALL_FACTOR = re.compile(r"(?<![\d^_{.])\d(?!\d)\s*\\?[A-Za-z(]")
 _VARIABLE = re.compile(rf"(?:{_GREEK}|[A-Za-z])(?:_(?:\w|\{{\w+\}}))?(?:\s*\(\s*[A-Za-z]\s*\))?")
 
 
@@ -66,6 +67,7 @@ def is_compound(left: str, *, is_gold: bool) -> bool:
     if _SUM.fullmatch(left) or _OPERATION.search(left):
         return True
     try:
-        return len(variables(read(left))) > 1  # 100m + n = 204, x^2 + y^2 = 12
+        # 100m + n = 204, x^2 + y^2 = 12; with a small factor it is an equation, 2x + z = 1
+        return len(variables(read(left))) > 1 and not _SMALL_FACTOR.search(left)
     except (Unparseable, LimitHit):
         return False

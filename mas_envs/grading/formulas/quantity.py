@@ -37,6 +37,12 @@ _UNIT_TEXT = (
 _TAIL = re.compile(rf"(?:\(\s*(?={_UNIT_TEXT}\)$))?(?P<unit>{_UNIT_TEXT})\)?$")
 _TEMPERATURE = re.compile(r"\\degree\s*(?:\\text\s*\{\s*([CF])\s*\}|([CF]))$")
 _NUMBER = re.compile(rf"{LITERAL.pattern}|[+-]?\d+\s*/\s*\d+|\d+:\d\d")
+# A pound of money and one of mass have one name; nothing else does.
+_MONEY = {"$": "dollar", "euro": "euro", "pounds": "lb", "yen": "yen", "rupee": "rupee",
+          "USD": "dollar", "EUR": "euro", "GBP": "lb", "Rs": "rupee"}  # fmt: skip
+_SIGN = r"(?P<sign>\\(?:\$|(?:euro|pounds|yen|rupee)(?![A-Za-z]))"
+_MONEY_FIRST = re.compile(rf"(?P<minus>-?)\s*{_SIGN}|(?:USD|EUR|GBP|Rs\.?)(?=\s*[\d.]))\s*")
+_MONEY_LAST = re.compile(rf"(?P<minus>)\s*{_SIGN})$")
 _PIECE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:\\text\s*\{([^{}]*)\}|([A-Za-z]+))")
 _PIECES = re.compile(rf"(?:{_PIECE.pattern}){{2,4}}")
 
@@ -47,10 +53,10 @@ def quantity(text: str, *, letters: bool = False) -> Quantity:
     With `letters` single letters behind a number may be a unit too (5 m), not variables.
     """
     text, unit = text.strip(), ""
-    if text.startswith(r"\$") or text.startswith(r"-\$"):
-        text, unit = text.replace(r"\$", "", 1).strip(), "dollar"
-    elif text.endswith(r"\$"):
-        text, unit = text[:-2].strip(), "dollar"
+    money = _MONEY_FIRST.match(text) or _MONEY_LAST.search(text, max(0, len(text) - 20))
+    if money:
+        text = (text[: money.start()] + (money["minus"] or "") + text[money.end() :]).strip()
+        unit = _MONEY[money["sign"].strip("\\").rstrip(". ")]
     for sign, name in ((r"\%", "percent"), (r"\degree", "degree")):
         if text.endswith(sign) and text.count(sign) == 1 and not FUNCTION.search(text):
             return Quantity(text[: -len(sign)].strip(), name)

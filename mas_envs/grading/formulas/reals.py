@@ -106,6 +106,9 @@ def _conjunction(text: str, texts: dict[Fraction | float, str]) -> RealSet:
 
 
 def _union(text: str, texts: dict[Fraction | float, str]) -> RealSet:
+    sides, operators = split(text, OPERATORS)
+    if operators == [r"\in"] and is_variable(sides[0]):
+        return RealSet(_union(sides[1], texts).cuts, texts, sides[0])
     members, _ = split(text, frozenset({r"\cup"}))
     if len(members) == 1:
         return _difference(text, texts)
@@ -194,11 +197,8 @@ def _braces(inner: str, texts: dict[Fraction | float, str]) -> RealSet:
 
 
 def _relation(text: str, texts: dict[Fraction | float, str]) -> RealSet:
-    """`x \\in S`, `x < 2`, `1 \\le x < 3`, `x \\ne 1`, `x = 1`."""
+    """`x < 2`, `1 \\le x < 3`, `x \\ne 1`, `x = 1`."""
     sides, operators = split(text, OPERATORS)
-    if operators == [r"\in"] and is_variable(sides[0]):
-        inner = _union(sides[1], texts)
-        return RealSet(inner.cuts, texts, sides[0])
     bare = [side.strip("| ") if side[:1] == side[-1:] == "|" else side for side in sides]
     names = [side for side in bare if is_variable(side) and side not in CONSTANTS]
     if not operators or len(names) != 1 or len(sides) > 3:

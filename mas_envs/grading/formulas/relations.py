@@ -115,7 +115,7 @@ def _equation(sides: list[str], is_gold: bool) -> Relation:
         sides = [left, *sides[2:]]  # x = y = 5 says 5
     is_product = is_gold and re.fullmatch(r"[a-z]{2,3}", left)  # xy = 1 is a curve, AB = 1 a value
     is_named = is_name(left) and not is_product and not _mentions(right, left)
-    if is_named or is_compound(left, is_gold=is_gold):
+    if is_named or (is_compound(left, is_gold=is_gold) and (is_gold or right != "0")):
         return Relation("named", sides[1:], key(left), sides=pair, operator="=")
     if is_name(right) and _is_constant(left):
         return Relation("named", sides[:-1], key(right), sides=pair, operator="=")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from mas_envs.grading.formulas.spelling import FUNCTIONS, MODULES, RENAMED, SPACING
+from mas_envs.grading.formulas.spelling import FUNCTIONS, INVERSES, MODULES, RENAMED, SPACING
 
 
 class Rule(NamedTuple):
@@ -46,6 +46,7 @@ def _font(match: re.Match[str]) -> str:
     r"""`\mathrm{cm}` → `\text{cm}`, `\mathrm{sin}` → `\sin`, `\mathrm{e}` → `e`."""
     raw = match.group(1) or match.group(2) or ""
     content = re.sub(r"[~\s]+", " ", raw.replace("{", "").replace("}", "")).strip()
+    content = INVERSES.get(content, content)
     if content in FUNCTIONS:
         return f"\\{content} "
     is_unit = raw[:1] in (" ", "~") or len(content) > 1
@@ -122,6 +123,11 @@ LATEX = (
         r"\\begin\s*\{(aligned|align\*?|gathered|split|cases|equation\*?|array)\}(?:\{[lcr]\})?"
         r"((?:(?!\\begin).)*?)\\end\s*\{\1\}", re.DOTALL), _lines),
     # One name for each command; from here on no other is looked for.
+    Rule(r"\quad", re.compile(r"\\(quad)(?=[A-Za-z])"), r"\\\1 "),
+    # A wide space between two values separates them: a product is not written so.
+    Rule("quad", re.compile(
+        r"(?<=[A-Za-z0-9})\]])\s*\\q?quad\s*(?=[A-Za-z0-9({\[-]|\\(?:frac|dfrac|sqrt|log|ln|pi))"
+        r"(?!in\b|or\b|and\b)"), ", "),
     Rule("\\", re.compile(r"\\(operatorname\*|[A-Za-z]+|.)", re.DOTALL), _command),
     _RUNS,
     Rule(r"\mathrm", re.compile(r"\\mathrm\s*(?:\{((?:[^{}]|\^\{-?\d\})*)\}|([A-Za-z]))"), _font),
@@ -130,6 +136,12 @@ LATEX = (
     Rule(r"\text", re.compile(  # of whole numbers: 0 to 1 is no ratio
         r"(?<![\d.,])([1-9][\d,]*)\s*\\text\s*\{\s*to\s*\}\s*([1-9]\d*)(?!\.?\d)"), r"\1:\2"),
     Rule(r"\text", TEXT, numerals),
+    Rule(r"\text", re.compile(r"\\text\s*\{\s*\\\$\s*\}"), r"\\$"),
+    Rule(r"\text", re.compile(
+        r"\\text\s*\{\s*(-?\d[\d.,/]*)\s+([A-Za-z][^{}]*)\}"), r"\1 \\text{\2}"),
+    Rule(r"\text", re.compile(
+        rf"\\text\s*\{{\s*({'|'.join(sorted(FUNCTIONS | set(INVERSES)))})\s*\}}"),
+        lambda m: f"\\{INVERSES.get(m[1], m[1])} "),
     Rule(r"\text", re.compile(
         r"(?<=[0-9A-F])\s*_?\s*\{?\s*\\text\s*\{\s*\(?\s*base[ -]?(\w+)\s*\)?\s*\}\s*\}?"
         r"|(?<=[0-9A-F])\s*_?\s*\{?\s*\\text\s*\{\s*\(?\s*base\s*\}\s*(\w+)\s*\)?\s*\}?"),
@@ -179,8 +191,8 @@ LAST = (
     Rule("%", re.compile(r"(?<!\\)%"), r"\\%"),
     Rule("", re.compile(r"[\s~]+"), " "),
     Rule("o", re.compile(
-        r"^\s*\\text\s*\{\s*(?:about|approximately|approx\.?|roughly)\s*\}"
-        r"|^\s*(?:about|approximately|approx\.?|roughly) (?=[-\d\\])"
+        r"^\s*\\text\s*\{\s*(?:about|approximately|approx\.?|roughly|around|nearly|circa)\s*\}"
+        r"|^\s*(?:about|approximately|approx\.?|roughly|around|nearly|circa) (?=[-\d\\])"
         r"|\s*(?:\\text\s*\{\s*\(?|\()\s*(?:approximately|approx\.?)\s*\)?\s*\}?\s*$"),
         r"\\approx "),
 )  # fmt: skip

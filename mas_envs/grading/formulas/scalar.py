@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from mas_envs.grading.formulas import evaluate, quantity, words
 from mas_envs.grading.formulas.expression import read
-from mas_envs.grading.formulas.limits import LimitHit, Unparseable
+from mas_envs.grading.formulas.limits import LimitHit, Unparseable, blamed_on_gold
 from mas_envs.grading.formulas.numbers import same_number
 from mas_envs.grading.formulas.numerals import based, decimal
 from mas_envs.grading.formulas.trees import variables
@@ -24,7 +24,7 @@ def same_scalar(
     Raises `Unparseable`, `LimitHit`, `BadGold`.
     """
     g = quantity.quantity(gold)
-    a = quantity.quantity(answer, letters=bool(g.unit) or (" " in answer and _is_plain(gold)))
+    a = quantity.quantity(answer, letters=bool(g.unit) or _is_plain(gold))
     if based(g.core):
         return same_number(g.core, a.core, Fraction(1), policy)
     if ":" in g.core or ":" in a.core:
@@ -62,7 +62,7 @@ def _same_quantity(
 
 def _is_plain(gold: str) -> bool:
     """A number without a letter: what an answer has beside it can only be a unit."""
-    return decimal(gold) is not None
+    return blamed_on_gold(lambda: decimal(gold)) is not None
 
 
 def _same_ratio(g: quantity.Quantity, a: quantity.Quantity, policy: MathPolicy) -> bool:

@@ -15,7 +15,8 @@ _UNICODE = {
     "º": r"\degree ",
     "⟨": r"\langle ", "⟩": r"\rangle ", "⌊": r"\lfloor ", "⌋": r"\rfloor ", "⌈": r"\lceil ",
     "⌉": r"\rceil ", "∅": r"\emptyset ", "…": r"\ldots ", "′": "'", "‘": "'", "’": "'",
-    "∠": r"\angle ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "€": r"\$", "£": r"\$", "%": r"\%",
+    "∠": r"\angle ", "ℝ": r"\mathbb{R}", "ℤ": r"\mathbb{Z}", "€": r"\euro ", "£": r"\pounds ",
+    "¥": r"\yen ", "₹": r"\rupee ", "%": r"\%",
     "α": r"\alpha ", "β": r"\beta ", "γ": r"\gamma ", "δ": r"\delta ", "ε": r"\epsilon ",
     "θ": r"\theta ", "λ": r"\lambda ", "μ": r"\mu ", "ρ": r"\rho ", "σ": r"\sigma ",
     "τ": r"\tau ", "ν": r"\nu ", "ψ": r"\psi ", "η": r"\eta ", "κ": r"\kappa ", "ξ": r"\xi ",
@@ -47,6 +48,9 @@ _NAMED = """
     arccosh arctanh ln log lg exp cis
 """
 FUNCTIONS = frozenset(_NAMED.split())
+INVERSES = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "acot": "arccot",
+            "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "arctg": "arctan",
+            "tg": "tan", "ctg": "cot", "arcctg": "arccot"}  # fmt: skip
 _LETTERS = """
     alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi rho sigma tau upsilon
     phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega
@@ -71,7 +75,8 @@ RENAMED = {
     "mathit": r"\mathrm", "mathsf": r"\mathrm", "mathnormal": r"\mathrm", "bm": r"\mathrm",
     "operatorname": r"\mathrm", "operatorname*": r"\mathrm", "percent": r"\%", "dollar": r"\$",
     "boxed": "", "fbox": "", "underline": "", "underbrace": "", "phantom": "", "top": "T ",
-    "intercal": "T ", "pounds": r"\$", "euro": r"\$",
+    "intercal": "T ", "texteuro": r"\euro ", "textsterling": r"\pounds ", "textdollar": r"\$",
+    "nicefrac": r"\frac", "sfrac": r"\frac", "xfrac": r"\frac",
     "R": r"\mathbb{R}", "Z": r"\mathbb{Z}", "N": r"\mathbb{N}",
     "Q": r"\mathbb{Q}", "reals": r"\mathbb{R}", "backslash": r"\setminus ", "prime": "'",
     "smallsetminus": r"\setminus ", "middle": "", "bmod": r"\bmod ", "pmod": r"\mod ",
@@ -79,6 +84,7 @@ RENAMED = {
 _WITHOUT_MEANING = """
     quad qquad displaystyle textstyle limits nolimits thinspace hfill enspace left right
     tiny small normalsize large Large LARGE huge Huge centering noindent checkmark blacksquare
+    therefore because qed
     big bigl bigr Big Bigl Bigr bigg biggl biggr Bigg Biggl Biggr
 """
 SPACING = frozenset(_WITHOUT_MEANING.split()) | frozenset("!;:>, ()[]")

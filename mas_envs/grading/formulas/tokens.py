@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from mas_envs.grading.formulas.limits import Unfamiliar, Unparseable
-from mas_envs.grading.formulas.spelling import FUNCTIONS, GREEK
+from mas_envs.grading.formulas.spelling import FUNCTIONS, GREEK, INVERSES
 
 Token = tuple[str, str]
 """Its kind ("num", "cmd", "sym", "sign" or "end") and its text."""
@@ -43,6 +43,7 @@ def tokens(text: str) -> list[Token]:
 
 
 def _split_word(word: str) -> list[Token]:
+    word = INVERSES.get(word, word)
     if word in _PLAIN or word in SYMBOLS:
         return [("cmd", "\\" + ("infty" if word.startswith("inf") else word))]
     for name in ("sin", "cos", "tan", "cot", "ln", "log"):

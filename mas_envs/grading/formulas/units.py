@@ -46,7 +46,7 @@ _NAMES = {
     "kelvin": "K", "mole": "mol", "parsec": "pc", "electronvolt": "eV", "rad": "radian",
 }  # fmt: skip
 MULTIPLES = {"dozen": 12, "hundred": 100, **MAGNITUDES}
-_LETTERS = frozenset({"m", "g", "s", "h", "l", "W", "N", "J", "V", "A", "K", "C", "F"})
+_LETTERS = frozenset({"m", "g", "s", "h", "l", "L", "W", "N", "J", "V", "A", "K", "C", "F"})
 _OTHERS = """
     radian erg dyne gauss ppm db rpm cup gallon quart pint acre hectare knot bar atm torr cal kcal
     byte bit pixel celsius fahrenheit yuan won yen rmb rupee peso arcsec steradian square cube
@@ -63,7 +63,7 @@ _WORDS_OF_DOUBT = """
     negative factorial root sqrt pi power infinity
     half halve double triple twice couple gross score quarter thousandth millionth quadrillion
     undefined dne true invalid unknown nan lakh crore guess inverse reciprocal doubled repeating
-    recurring binary hex hexadecimal octal
+    recurring binary hex hexadecimal octal extraneous fails fail fake rejected excluded
 """
 _FRACTIONS = frozenset(ORDINALS) - {"first", "second"}  # 5 thirteenths; a second is a unit
 _HEDGES = frozenset(_WORDS_OF_DOUBT.split()) | frozenset(MULTIPLES) | CARDINALS | _FRACTIONS

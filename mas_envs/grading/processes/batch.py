@@ -14,6 +14,7 @@ from typing import Any
 
 from mas_envs.episodes.schema import Grade
 from mas_envs.errors import UnknownName, UserError
+from mas_envs.grading.extraction import gold_texts
 from mas_envs.grading.processes.graders import GRADERS, Pair
 
 IN_PLACE_S = 0.25  # seconds of grading before other processes are worth their start
@@ -88,11 +89,10 @@ def _checked(grader: str, options: dict[str, Any]) -> Callable[..., Grade]:
 def _check_pair(place: int, response: object, gold: object) -> None:
     if not isinstance(response, str):
         raise UserError(f"responses[{place}] is {response!r:.60}; give a text")
-    golds = [gold] if isinstance(gold, str) or not isinstance(gold, Sequence) else gold
-    for one in golds:
-        if not isinstance(one, str):
-            raise UserError(f"golds[{place}] is {gold!r:.60}; give a text, or a list of texts of "
-                            "which any counts (numbers as str(number))")  # fmt: skip
+    try:
+        gold_texts(gold)
+    except UserError as error:
+        raise UserError(f"golds[{place}]: {error}") from None
 
 
 def _graded(

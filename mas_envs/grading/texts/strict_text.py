@@ -78,7 +78,7 @@ _BEFORE = str.maketrans(_ALIKE)
 
 def _plain(text: str) -> str:
     """Lower case, no accents, one kind of each character, one space between words."""
-    text = _INITIAL.sub(r"\1ᴀ", text)
+    text = _INITIAL.sub(r"\1ᴀ", " ".join(text.split()))
     if text.isascii():
         return " ".join(text.lower().split())
     text = _FRACTION.sub(" ", _EXPONENT.sub("^", text.translate(_BEFORE)))
