@@ -16,6 +16,7 @@ from mas_envs.grading.formulas.equality import same
 from mas_envs.grading.formulas.expression import is_known
 from mas_envs.grading.formulas.limits import (
     MAX_ANSWER,
+    MAX_RESPONSE,
     BadGold,
     LimitHit,
     Unfamiliar,
@@ -101,6 +102,9 @@ def _graded(response: str, gold: str | Sequence[str], policy: PolicyLike, ask: _
         gold = gold_texts(gold)
     if not isinstance(response, str):
         raise UserError(f"response is {response!r:.60}; give the text of one completion")
+    if len(response) > MAX_RESPONSE:  # before any pattern is searched in it
+        why = f"the response is longer than {MAX_RESPONSE} characters"
+        return _grade(False, "limit", None, why)
     answer, status = extract(response)
     if answer is None:
         why = _ESCAPED if status == "no_answer" and "\boxed{" in response else _WHY[status]

@@ -10,6 +10,7 @@ from typing import Literal, get_args
 from mas_envs.episodes.schema import Grade, GradeStatus
 from mas_envs.errors import UnknownName, UserError
 from mas_envs.grading.extraction import gold_texts
+from mas_envs.grading.formulas.limits import MAX_RESPONSE
 from mas_envs.grading.texts import strict_text
 from mas_envs.grading.texts.normalisers import NORMALISERS
 from mas_envs.parsing import after_think, tag
@@ -67,6 +68,9 @@ def grade_qa(
     if not isinstance(response, str):
         raise UserError(f"response is {response!r:.60}; give the text of one completion")
     references = gold_texts(golds)
+    if len(response) > MAX_RESPONSE:  # before any pattern is searched in it
+        reason = f"the response is longer than {MAX_RESPONSE} characters"
+        return _grade(0.0, "limit", None, reason)
     parsed = _answer_tag(response)
     if parsed.status == "truncated":
         reason = "the response has an <answer>, or a <think>, that is never closed"

@@ -97,6 +97,7 @@ def test_every_benchmark_gold_equals_itself_and_not_the_next() -> None:
         (r"\boxed{1 2 &}", False, "unparseable"),
         (r"\boxed{9^{9^{9^{9}}}}", False, "limit"),
         ("\\boxed{" + "1" * 5000 + "}", False, "limit"),
+        ("{" * 1_000_000 + r"\boxed{5}", False, "limit"),
     ],
 )
 def test_extraction_and_status(response: str, correct: bool, status: str) -> None:

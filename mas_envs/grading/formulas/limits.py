@@ -12,6 +12,7 @@ from typing import TypeVar
 
 _Result = TypeVar("_Result")
 
+MAX_RESPONSE = 1_000_000  # characters; a completion of 200,000 tokens is shorter
 MAX_ANSWER = 4000  # characters; also below CPython's 4300-digit limit of int(str)
 MAX_DEPTH = 40  # nested brackets, fractions, roots, exponents
 MAX_PARTS = 64  # elements of a list, a set, a matrix row
