@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mas_envs.errors import BadFile
+from mas_envs.errors import BadFile, UserError
 from mas_envs.files import json_objects
+from mas_envs.grading.extraction import gold_texts
 
 
 @dataclass(frozen=True)
@@ -35,31 +36,24 @@ def read_rows(path: Path, response: str, gold: str, expected: str | None) -> Ite
             fix = 'a response that failed may be ""'
             raise BadFile(path, f"{response} is {text!r:.60}, not a text", line, fix)
         golds = row[gold]
-        given = golds if isinstance(golds, list) else [golds]
-        texts = [_gold_text(one) for one in given]
-        if None in texts or not texts:
+        try:
+            texts = gold_texts(golds)
+        except UserError:
+            texts = []
+        if not texts:
             fix = "give a text, a number or a list of such"
             raise BadFile(path, f"{gold} is {golds!r:.60}", line, fix)
         label = None if expected is None else row[expected]
         if label is not None and label not in (0, 1):
             fix = "give true or false, 1 or 0, or null where there is no label"
             raise BadFile(path, f"{expected} is {label!r:.60}", line, fix)
-        wanted = [one for one in texts if one is not None]
         yield Row(
             line=line,
             id=row.get("id"),
             response=text,
-            golds=wanted if isinstance(golds, list) else wanted[0],
+            golds=texts if isinstance(golds, list) else texts[0],
             expected=None if label is None else bool(label),
         )
-
-
-def _gold_text(gold: object) -> str | None:
-    if isinstance(gold, str):
-        return gold
-    if isinstance(gold, bool) or not isinstance(gold, int | float):
-        return None
-    return repr(gold)
 
 
 def survey(path: Path, response: str, gold: str, expected: str | None) -> tuple[int, str]:

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from mas_envs.errors import UserError
-from mas_envs.grading.formulas.limits import MAX_ANSWER
+from mas_envs.grading.formulas.limits import MAX_ANSWER, Unfamiliar, Unparseable
 from mas_envs.grading.formulas.spelling import MODULES
-from mas_envs.grading.math_answer import grade_math_here
+from mas_envs.grading.math_answer import gold_problem, grade_math_here, is_formula
 from mas_envs.parsing import find_boxes, peel
 from mas_envs.tools import math_grader
 
@@ -93,10 +93,11 @@ def normal_gold(text: str) -> str:
 
 def unread(gold: str) -> str | None:
     """Why a normal gold cannot be read as mathematics, so that only the same text equals it."""
-    if r"\begin" in gold:  # a matrix is never compared with the number below
-        return None
-    grade = grade_math_here(r"\boxed{12345.678}", gold)
-    return grade.reason.partition(": ")[2] if grade and grade.status == "unparseable" else None
+    problem = gold_problem(gold)
+    is_unread = isinstance(problem, Unparseable) and not (
+        isinstance(problem, Unfamiliar) and is_formula(gold)  # math-verify may know it
+    )
+    return str(problem) if is_unread else None
 
 
 def check_golds(

@@ -43,7 +43,8 @@ _COMPUTED = "int iint sum prod lim to gcd lcm max min le ge cup cap mathbb"
 _WORKED_OUT = frozenset(_COMPUTED.split())
 
 
-def _is_formula(text: str) -> bool:
+def is_formula(text: str) -> bool:
+    """May math-verify be asked about this canonical text?"""
     return (
         _FORMULA.fullmatch(text) is not None
         and _NOT_A_FORMULA.search(text) is None
@@ -58,9 +59,10 @@ def grade_math(response: str, gold: str | Sequence[str], policy: PolicyLike = "d
     counts as equal where mathematics does not say: "default", "strict", "drmas", a mapping of
     options or a `MathPolicy` (where they are explained). A mistake in either is a `UserError`.
 
-    `Grade.correct` is None (status "error") only where the gold cannot be read or a grading process
-    was lost three times; what the response causes (no_answer, truncated, unparseable, limit) is
-    False.
+    `Grade.correct` is None (status "error") only where the gold is empty or too much to work out,
+    or a grading process was lost three times; what the response causes (no_answer, truncated,
+    unparseable, limit) is False. To a gold that cannot be read only the same text is equal, and
+    the reason says so.
 
         >>> grade_math(r"so \\boxed{\\frac{2}{4}}", "0.5").correct
         True
@@ -107,7 +109,7 @@ def _graded(response: str, gold: str | Sequence[str], policy: PolicyLike, ask: _
         return _grade(False, "limit", None, why)
     answer, status = extract(response)
     if answer is None:
-        why = _ESCAPED if status == "no_answer" and "\boxed{" in response else _WHY[status]
+        why = _ESCAPED if status == "no_answer" and "\x08oxed{" in response else _WHY[status]
         return _grade(False, status, None, f"the response has {why}")
     if isinstance(gold, str) and _is_integer(gold) and _is_integer(answer):  # the common case
         correct = int(answer) == int(gold)
@@ -160,26 +162,34 @@ def _compare(gold: str, answer: str, policy: MathPolicy, ask: _Ask) -> Grade:
         if same_operation(reference, given, policy):
             return _grade(True, "ok", answer, _sentence(answer, gold, True))
         why = _unread(answer, gold, error)
-        if not (_is_formula(reference) and _is_formula(given)):
+        if not (is_formula(reference) and is_formula(given)):
             return _grade(False, "unparseable", answer, why)
         return ask(reference, given, answer, why)
     except Unparseable as error:
         return _grade(False, "unparseable", answer, _unread(answer, gold, error))
     except Exception as error:  # a mistake of ours must not end a training run
         why = f"the grader failed with {type(error).__name__}: {error}"
-        if _fails_alone(reference, policy):
-            return _grade(None, "error", answer, f"on the reference answer, {why}")
-        return _grade(False, "unparseable", answer, why)
+        if isinstance(gold_problem(gold), _READING_ENDS):
+            return _grade(False, "unparseable", answer, why)
+        return _grade(None, "error", answer, f"on the reference answer, {why}")
 
 
-def _fails_alone(gold: str, policy: MathPolicy) -> bool:
+_READING_ENDS = (type(None), Unparseable, LimitHit, BadGold, RecursionError, MemoryError)
+
+
+def gold_problem(gold: str) -> Exception | None:
+    """What happens when a gold is compared with just any number; None where that is no problem.
+
+    `Unparseable`: it cannot be read, so that only the same text equals it.
+    """
+    text = canonical(gold)
+    if r"\begin" in text:  # a matrix is not compared with a number
+        return None
     try:
-        same(gold, "12345.678", policy)
-    except (LimitHit, BadGold, Unparseable, RecursionError, MemoryError):
-        return False
-    except Exception:
-        return True
-    return False
+        same(text, "12345.678")
+    except Exception as problem:
+        return problem
+    return None
 
 
 def _sentence(answer: str, gold: str, correct: bool) -> str:
@@ -190,15 +200,12 @@ def _sentence(answer: str, gold: str, correct: bool) -> str:
 
 def _unread(answer: str, gold: str, error: Unparseable) -> str:
     """Why the two cannot be compared, and of which of them that is said."""
-    try:
-        same(canonical(gold), "12345.678")
-    except Unparseable as problem:
+    problem = gold_problem(gold)
+    if isinstance(problem, Unparseable):
         return (
             f"{_short(answer)} is not the reference answer {_short(gold)}, "
             f"which cannot be read: {problem}"
         )
-    except Exception:  # said elsewhere
-        pass
     return f"{_short(answer)} cannot be compared with {_short(gold)}: {error}"
 
 

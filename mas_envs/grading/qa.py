@@ -10,13 +10,12 @@ from typing import Literal, get_args
 from mas_envs.episodes.schema import Grade, GradeStatus
 from mas_envs.errors import UnknownName, UserError
 from mas_envs.grading.extraction import gold_texts
-from mas_envs.grading.formulas.limits import MAX_RESPONSE
+from mas_envs.grading.formulas.limits import MAX_ANSWER, MAX_RESPONSE
 from mas_envs.grading.texts import strict_text
 from mas_envs.grading.texts.normalisers import NORMALISERS
 from mas_envs.parsing import after_think, tag
 
 GRADER = "qa-2"
-MAX_ANSWER = 4000  # characters; no short answer is longer
 
 Metric = Literal["em", "f1", "sub_em"]
 Normaliser = Literal["strict", "squad", "triviaqa", "nfd"]
@@ -52,9 +51,10 @@ def grade_qa(
     (`mas_envs.grading.texts.normalisers`).
 
     `correct` is `score == 1.0` in every metric. It and `score` are None for golds that cannot be
-    compared: none at all, a blank one, or one that is no text.
+    compared: none at all, or a blank one.
 
-    Never raises on any response. Raises `UnknownName` for another metric or normaliser.
+    Never raises on any response. Raises `UnknownName` for another metric or normaliser, `UserError`
+    for a gold that is neither a text nor a number.
 
         >>> grade_qa("<answer>the Beyoncé</answer>", ["Beyonce"]).correct
         True

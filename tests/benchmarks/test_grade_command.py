@@ -7,7 +7,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -205,6 +205,7 @@ def test_bad_rows_are_named_before_anything_is_graded(tmp_path, content, says):
     | st.dictionaries(st.sampled_from(["response", "gold", "label"]), inner, max_size=3),
     max_leaves=6,
 ).map(lambda value: json.dumps(value).encode()))  # fmt: skip
+@example(b'{"response":"","gold":"","label":null}')
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_bytes_are_rows_or_a_named_mistake(tmp_path, content):
     path = tmp_path / "f.jsonl"
@@ -212,7 +213,8 @@ def test_any_bytes_are_rows_or_a_named_mistake(tmp_path, content):
     try:
         for row in read_rows(path, "response", "gold", "label"):
             assert isinstance(row.response, str)
-            assert row.golds
+            golds = [row.golds] if isinstance(row.golds, str) else row.golds
+            assert golds and all(isinstance(one, str) for one in golds)  # "" is an undecided one
             assert row.expected in (True, False, None)
     except BadFile as error:
         assert str(error).startswith(f"{path}:")

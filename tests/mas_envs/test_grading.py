@@ -281,6 +281,17 @@ def test_integers_and_fractions_need_no_subprocess(monkeypatch: pytest.MonkeyPat
         (box("10^{10^{10}}"), "2", "too much to compare: a power too large"),
         (box(r"\int x dx"), r"\frac{x^2}{2}", r"\int x dx equals \frac{x^2}{2} (math-verify)"),
         ("I give up", "2", r"the response has no \boxed{} answer"),
+        (
+            box("5"),
+            "a: @b",
+            "5 is not the reference answer a: @b, which cannot be read: unexpected '@'",
+        ),
+        (
+            box("x+"),
+            r"\begin{pmatrix}1\\2\end{pmatrix}",
+            r"x+ cannot be compared with "
+            r"\begin{pmatrix}1\\2\end{pmatrix}: a text beside a structure",
+        ),
     ],
 )
 def test_the_reason_is_a_sentence_for_a_reader(response: str, gold: str, reason: str) -> None:

@@ -8,7 +8,6 @@ from mas_envs.grading import number_words
 
 _WHOLLY = re.compile(r"\\text\s*\{\s*\(?\w+\)?\s*\}|(?i:yes|no|odd|all)")
 _CHOICE = re.compile(r"(?:\\text\s*\{\s*\(?([A-J])\)?[.:)]?\s*\}|\(?([A-J])[).:])\s*(?=\S)")
-
 _OTHER_CHOICE = re.compile(r"(?<![A-Za-z\\])(?:[A-J]|and|or)(?![A-Za-z])")
 
 
