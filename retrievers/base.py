@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 
@@ -22,6 +22,14 @@ class Passage(NamedTuple):
     title: str
     text: str
     score: float = 0.0
+
+
+Progress = Callable[[str, int, int | None], None]
+"""Told how far a long job is: (stage, done, total or None); may be called as often as one likes."""
+
+
+def silent(stage: str, done: int, total: int | None) -> None:
+    """The `Progress` that shows nothing."""
 
 
 class Retriever(Protocol):
