@@ -1,8 +1,8 @@
 """Find passages: retrievers behind one small protocol.
 
-from retrievers import BM25, load_corpus
-bm25 = BM25(load_corpus("corpus.jsonl"))
-[passages] = bm25.search(["who wrote Hamlet"], k=3)
+import retrievers
+index = retrievers.build("corpus.jsonl", "index")  # or, when it is there: retrievers.load("index")
+[passages] = index.search(["who wrote Hamlet"], k=3)
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from retrievers.bm25 import BM25
     from retrievers.corpus import load_corpus
     from retrievers.http import HTTPRetriever
+    from retrievers.indexes import build, load
 
 __all__ = [
     "BM25",
@@ -23,12 +24,16 @@ __all__ = [
     "Retriever",
     "RetrieverDown",
     "RetrieverError",
+    "build",
+    "load",
     "load_corpus",
 ]
 
 _LAZY = {
     "BM25": "retrievers.bm25",
     "HTTPRetriever": "retrievers.http",
+    "build": "retrievers.indexes",
+    "load": "retrievers.indexes",
     "load_corpus": "retrievers.corpus",
 }
 

@@ -18,12 +18,18 @@ def excerpt(content: bytes) -> str:
     return " ".join(content[:300].decode(errors="replace").split())
 
 
+def join(title: str, text: str) -> str:
+    """The `contents` of wiki-18; without a title it is the text alone."""
+    return f'"{title}"\n{text}' if title else text
+
+
 def read_answer(content: bytes, queries: int, k: int) -> list[list[Passage]]:
     """The passages in {"result": [[{"document": {...}, "score": x}, ...] for each query]}.
 
     A hit may also be the bare document. A document is {"id", "contents"} (a first line in double
-    quotes is the title) or {"id", "title", "text"}; Search-R1's BM25 server sends no id, so a
-    missing one becomes a hash of the text. Hits with a score that pads a list (the lowest float32,
+    quotes is the title) or {"id", "title", "text"}, and what `contents` says counts if they
+    differ: Search-R1's BM25 server cuts titles. It sends no id either, so a missing one becomes a
+    hash of the text. Hits with a score that pads a list (the lowest float32,
     NaN) are dropped, and what exceeds k. Raises RetrieverDown for anything else.
     """
     try:
@@ -45,7 +51,8 @@ def _hit(row: Any) -> Passage:
         raise RetrieverDown(f"a hit without a document: {row!r:.80}")
     title, text = document.get("title") or "", document.get("text")
     if isinstance(contents := document.get("contents"), str):
-        title, text = split_title(contents)
+        same = isinstance(title, str) and isinstance(text, str) and contents == join(title, text)
+        title, text = (title, text) if same else split_title(contents)
     id_, score = document.get("id", document.get("_id")), row.get("score")
     if not isinstance(title, str) or not isinstance(text, str):
         raise RetrieverDown(f"a document without contents or text: {document!r:.80}")

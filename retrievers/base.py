@@ -35,8 +35,8 @@ def silent(stage: str, done: int, total: int | None) -> None:
 class Retriever(Protocol):
     """Ranks passages for queries, deterministically and independently of batch and thread.
 
-    Order: score rounded to 4 decimals, descending, then id as a string (Anserini's tie rule).
-    A query that matches nothing gives [], and so does k = 0.
+    Order: score, descending; of equal ones the id as a string (by code point) decides, as in
+    Anserini. A query that matches nothing gives [], and so does k = 0.
     """
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:

@@ -1,68 +1,111 @@
-"""Reading passages from files."""
+"""Reading passages from files: which files, and what their rows mean."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from retrievers.base import Passage, RetrieverError
+from retrievers.base import Passage, Progress, RetrieverError, silent, well_formed
+
+Where = str | Path | Sequence[str | Path]
+STAGE = "reading (bytes)"
+_SHARD = re.compile(r".+(\.jsonl|\.tsv|\.parquet)(\.gz|\.zst)?")
+_WHOLE = re.compile(r"corpus(\.jsonl|\.tsv|\.parquet)(\.gz|\.zst)?")
 
 
-def load_corpus(path: str | Path) -> Iterator[Passage]:
-    """Stream the passages of a JSONL file, or of the `corpus.jsonl` in a folder (BEIR).
+def load_corpus(where: Where, *, progress: Progress = silent) -> Iterator[Passage]:
+    """Stream the passages of a file, of several in turn, or of a folder, in constant memory.
 
-    A row is {"id", "contents"} (Pyserini, wiki-18: a first line in double quotes is the title) or
-    {"_id" or "id", "title", "text"} (BEIR; title may be missing); blank lines are skipped. Raises
-    RetrieverError naming file and line for anything else, and for a file that cannot be read.
+    A file is JSONL (.jsonl, .json or any other name), TSV (.tsv) or Parquet (.parquet); the first
+    two may be compressed with gzip or zstd and stand in a tar archive (as in wiki-18.jsonl.gz),
+    which is seen from their first bytes. A row is {"id", "contents"} (Pyserini, wiki-18: a first
+    line in double quotes is the title) or {"_id" or "id", "title", "text"} (BEIR; title may be
+    missing or null); an id may be an integer. Blank lines are skipped. A folder is its
+    `corpus.jsonl` (BEIR), or else its shards in the order of their names. `progress` is told the
+    bytes read from disk. Raises RetrieverError naming file, member of an archive and line (or row
+    of a Parquet file) for anything else, and for a file that cannot be read.
     """
-    if Path(path).is_dir():
-        folder, path = Path(path), Path(path) / "corpus.jsonl"
-        if not path.is_file():
-            raise RetrieverError(f"{folder}: a folder without corpus.jsonl; give a JSONL file")
-    try:
-        file = open(path, "rb")  # noqa: SIM115 (closed below)
-    except OSError as error:
-        raise RetrieverError(f"{path}: cannot read the corpus: {error.strerror}") from None
-    with file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
+    from retrievers.corpus_rows import rows_of  # json, zlib: only for who reads a corpus
+
+    files = corpus_files(where)
+    total, before = _bytes(files), 0
+    for path in files:
+
+        def told(position: int, before: int = before) -> None:
+            progress(STAGE, before + position, total)
+
+        for place, row in rows_of(path, told):
             try:
-                row = json.loads(line.decode("utf-8-sig"))
-                passage = _passage(row)
-            except UnicodeDecodeError as error:
-                raise RetrieverError(f"{path}:{number}: not UTF-8 at byte {error.start}") from None
-            except (ValueError, RecursionError) as error:
-                raise RetrieverError(f"{path}:{number}: not JSON: {error}") from None
-            except _BadRow as error:
-                raise RetrieverError(f"{path}:{number}: {error}") from None
-            yield passage
+                yield passage_of(row)
+            except BadRow as error:
+                raise RetrieverError(f"{place}: {error}") from None
+        before += path.stat().st_size
+    progress(STAGE, before, total)
 
 
-class _BadRow(Exception):
-    pass
+def corpus_files(where: Where) -> list[Path]:
+    """The files that `load_corpus` reads for `where`. Raises RetrieverError when there are none."""
+    if isinstance(where, str | Path):
+        return _files_of(Path(where))
+    files = [file for one in where for file in _files_of(Path(one))]
+    if not files:
+        raise RetrieverError("no corpus given; give a file, several, or a folder")
+    return files
 
 
-def _passage(row: Any) -> Passage:
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        if not path.exists():
+            raise RetrieverError(f"{path}: cannot read the corpus: No such file or directory")
+        return [path]
+    files = sorted(file for file in path.iterdir() if file.is_file())
+    for file in files:
+        if _WHOLE.fullmatch(file.name):
+            return [file]
+    shards = [file for file in files if _SHARD.fullmatch(file.name)]
+    if not shards:
+        index = (path / "manifest.json").exists()
+        hint = "it is an index, made already" if index else "give a .jsonl, .tsv or .parquet file"
+        raise RetrieverError(f"{path}: a folder without corpus.jsonl or shards; {hint}")
+    if len({match[1] for file in shards if (match := _SHARD.fullmatch(file.name))}) > 1:
+        names = f"{shards[0].name}, {shards[-1].name}"
+        raise RetrieverError(f"{path}: files of several formats ({names}); name those to be read")
+    return shards
+
+
+def _bytes(files: list[Path]) -> int | None:
+    """The size of all files together; None where one is a pipe, whose size nobody knows."""
+    if all(file.is_file() for file in files):
+        return sum(file.stat().st_size for file in files)
+    return None
+
+
+class BadRow(Exception):
+    """What is wrong with a row; its place is added by whoever knows it."""
+
+
+def passage_of(row: Any) -> Passage:
+    """The passage in a row of a corpus (see `load_corpus`). Raises BadRow."""
     if not isinstance(row, dict):
-        raise _BadRow(f"a row must be a JSON object, got {type(row).__name__}")
+        raise BadRow(f"a row must be a JSON object, got {type(row).__name__}; one object a line")
     if "id" in row and "contents" in row:
         id_, title, text = row["id"], "", row["contents"]
         if isinstance(text, str):
             title, text = split_title(text)
     elif ("_id" in row or "id" in row) and "text" in row:
-        id_, title, text = row.get("_id", row.get("id")), row.get("title", ""), row["text"]
+        id_, text = row.get("_id", row.get("id")), row["text"]
+        title = "" if row.get("title") is None else row["title"]
     else:
-        keys = ", ".join(map(repr, row)) or "none"
-        raise _BadRow(f'needs "id" and "contents", or "_id", "title" and "text"; has {keys}')
+        keys = ", ".join(f"{key!r:.40}" for key in list(row)[:12]) or "none"
+        raise BadRow(f'needs "id" and "contents", or "_id", "title" and "text"; has {keys}')
     if isinstance(id_, int) and not isinstance(id_, bool):
         id_ = str(id_)
     for name, value in (("id", id_), ("title", title), ("text", text)):
         if not isinstance(value, str):
-            raise _BadRow(f"{name} must be a string, got {value!r}")
-    return Passage(id_, title, text)
+            raise BadRow(f"{name} must be a string, got {value!r:.80}")
+    return Passage(well_formed(id_), well_formed(title), well_formed(text))
 
 
 def split_title(contents: str) -> tuple[str, str]:

@@ -8,8 +8,9 @@ import random
 import re
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
+from retrievers.addresses import REST_S, Address, Addresses
 from retrievers.answers import excerpt, read_answer
 from retrievers.base import Passage, RetrieverDown, RetrieverError, check_request, well_formed
 from retrievers.connections import Connections
@@ -18,11 +19,24 @@ if TYPE_CHECKING:
     import httpx
 
 MAX_BYTES = 2**26  # of one answer, decompressed; 2,000 queries x 3 passages take about 6 MB
-PAUSE_S = 0.5
+PAUSE_S, MAX_PAUSE_S = 0.5, 2.0  # the first; it doubles, for a server may be starting
+MAX_REST_S = 60.0  # whatever Retry-After says
 IN_FLIGHT = 64  # requests of one event loop; the others wait
 _WANTS_ONE = re.compile(rb"[\"'`]query[\"'`]|missing query\b|\bquery is (missing|required)", re.I)
 _jitter = random.Random()  # not the global generator, whose draws belong to the caller
 _background: dict[int, asyncio.AbstractEventLoop] = {}
+
+
+class _Answer(NamedTuple):
+    address: Address
+    status: int
+    content: bytes
+
+
+class _Fault(NamedTuple):  # worth another try
+    address: Address
+    what: str
+    wish_s: float  # of Retry-After
 
 
 class HTTPRetriever:
@@ -33,14 +47,17 @@ class HTTPRetriever:
     connections, 408, 429 and 5xx are tried up to `attempts` times, with growing pauses, and a call
     lasts at most `timeout_s` seconds with all its retries; then, and when the answer is unusable,
     `RetrieverDown` is raised. Any other refusal (wrong path, wrong key) is a `RetrieverError`.
-    `search` may be called from any thread, also after a fork.
+
+    Several URLs (a list, or with commas between) are servers of the same index. They take turns; a
+    fault moves on to the next at once, and so does silence after a fair share of the time that is
+    left. An attempt is over when all have failed. `search` may be called from any thread, also
+    after a fork.
     """
 
-    def __init__(self, url: str, *, timeout_s: float = 30.0, attempts: int = 3) -> None:
-        endpoint = _endpoint(url)
-        shown = endpoint.copy_with(userinfo=b"", query=None)  # no password or key in a message
-        self.url, self._shown = str(endpoint), str(shown)
-        self._health = str(shown.copy_with(path="/health"))
+    def __init__(
+        self, url: str | Sequence[str], *, timeout_s: float = 30.0, attempts: int = 8
+    ) -> None:
+        self._addresses = Addresses(url)
         if not isinstance(timeout_s, int | float) or not timeout_s > 0:
             raise RetrieverError(f"timeout_s must be > 0 seconds, got {timeout_s!r}")
         if not isinstance(attempts, int) or attempts < 1:
@@ -63,67 +80,59 @@ class HTTPRetriever:
         queries = [well_formed(query) for query in queries]
         asked = {"topk": k, "return_scores": True}
         if not self._one_by_one:
-            status, content = await self._post({"queries": queries, **asked}, deadline)
-            if status not in (400, 422) or not _WANTS_ONE.search(content):
-                return self._passages(status, content, len(queries), k)
+            answer = await self._post({"queries": queries, **asked}, deadline)
+            if answer.status not in (400, 422) or not _WANTS_ONE.search(answer.content):
+                return _passages(answer, len(queries), k)
         found = []
         for query in queries:
-            status, content = await self._post({"query": query, **asked}, deadline)
-            found += self._passages(status, content, 1, k)
+            answer = await self._post({"query": query, **asked}, deadline)
+            found += _passages(answer, 1, k)
             self._one_by_one = True
         return found
 
-    async def _post(self, body: dict[str, Any], deadline: float) -> tuple[int, bytes]:
-        """Status and content of the first answer that a retry would not change."""
-        import httpx
-
-        loop, fault = asyncio.get_running_loop(), ""
+    async def _post(self, body: dict[str, Any], deadline: float) -> _Answer:
+        """The first answer that a retry would not change."""
+        loop, faults = asyncio.get_running_loop(), list[_Fault]()
         try:
             async with asyncio.timeout_at(deadline):
-                for attempt in range(self.attempts):
-                    pause = PAUSE_S * 2**attempt * (1 + _jitter.random()) / 2
-                    try:
-                        async with (
-                            self._connections.client() as client,
-                            client.stream("POST", self.url, json=body) as reply,
-                        ):
-                            content = await self._content(reply)
-                    except httpx.HTTPError as error:
-                        fault = f"{type(error).__name__} {error}".rstrip()
-                    else:
-                        if reply.status_code not in (408, 429) and reply.status_code < 500:
-                            return reply.status_code, content
-                        fault = f"HTTP {reply.status_code} {excerpt(content)}"
-                        wish = reply.headers.get("Retry-After", "")
-                        if wish.isascii() and wish.isdigit():  # the other form, a date, is rare
-                            pause = max(pause, float(wish))
-                    if attempt + 1 == self.attempts or loop.time() + pause >= deadline:
+                for number in range(1, self.attempts + 1):
+                    before = len(faults)
+                    async with self._connections.client() as client:
+                        if answer := await self._ask_all(client, body, deadline, faults):
+                            return answer
+                    pause = (
+                        min(PAUSE_S * 2 ** (number - 1), MAX_PAUSE_S) * (1 + _jitter.random()) / 2
+                    )
+                    pause = max(pause, min(fault.wish_s for fault in faults[before:]))
+                    if number == self.attempts or loop.time() + pause >= deadline:
                         break
                     await asyncio.sleep(pause)
         except TimeoutError:
-            before = f"; before that: {fault}" if fault else ""
-            raise self._down(f"no answer within {self.timeout_s:g} s{before}") from None
-        raise self._down(f"{fault} (attempt {attempt + 1} of {self.attempts})")
+            so_far = f"; before that: {faults[-1].what}" if faults else ""
+            address = faults[-1].address if faults else self._addresses.all[0]
+            raise _down(address, f"no answer within {self.timeout_s:g} s{so_far}") from None
+        last = faults[-1]
+        raise _down(last.address, f"{last.what} (attempt {number} of {self.attempts})")
 
-    async def _content(self, reply: httpx.Response) -> bytes:
-        content = bytearray()
-        async for chunk in reply.aiter_bytes():
-            content += chunk
-            if len(content) > MAX_BYTES:
-                raise self._down(f"an answer of more than {MAX_BYTES:,} bytes")
-        return bytes(content)
-
-    def _passages(self, status: int, content: bytes, queries: int, k: int) -> list[list[Passage]]:
-        if status >= 300:
-            what = f"refused: HTTP {status} {excerpt(content)}"
-            raise RetrieverError(f"{self._shown} {what}; check the URL and its path")
-        try:
-            return read_answer(content, queries, k)
-        except RetrieverDown as error:
-            raise self._down(f"an unusable answer: {error}") from None
-
-    def _down(self, what: str) -> RetrieverDown:
-        return RetrieverDown(f"{self._shown}: {what}; is the server up? try: curl {self._health}")
+    async def _ask_all(
+        self, client: httpx.AsyncClient, body: dict[str, Any], deadline: float, faults: list[_Fault]
+    ) -> _Answer | None:
+        """Ask one server after the other until one answers; what the others did is a fault."""
+        order, loop = self._addresses.in_order(), asyncio.get_running_loop()
+        for place, address in enumerate(order):
+            left = len(order) - place
+            share = (deadline - loop.time()) / left
+            try:
+                async with asyncio.timeout(share if left > 1 else None):
+                    outcome = await _ask(client, address, body)
+            except TimeoutError:
+                outcome = _Fault(address, f"no answer within {share:.3g} s", 0.0)
+            if isinstance(outcome, _Answer):
+                address.answers()
+                return outcome
+            address.fails(min(outcome.wish_s or REST_S, MAX_REST_S))
+            faults.append(outcome)
+        return None
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later search opens new ones.
@@ -149,6 +158,41 @@ class HTTPRetriever:
         self.close()
 
 
+async def _ask(
+    client: httpx.AsyncClient, address: Address, body: dict[str, Any]
+) -> _Answer | _Fault:
+    import httpx
+
+    content = bytearray()
+    try:
+        async with client.stream("POST", address.url, json=body) as reply:
+            async for chunk in reply.aiter_bytes():
+                content += chunk
+                if len(content) > MAX_BYTES:
+                    raise _down(address, f"an answer of more than {MAX_BYTES:,} bytes")
+    except httpx.HTTPError as error:
+        return _Fault(address, f"{type(error).__name__} {error}".rstrip(), 0.0)
+    if reply.status_code not in (408, 429) and reply.status_code < 500:
+        return _Answer(address, reply.status_code, bytes(content))
+    wish = reply.headers.get("Retry-After", "")  # the other form, a date, is rare
+    wish_s = float(wish) if wish.isascii() and wish.isdigit() else 0.0
+    return _Fault(address, f"HTTP {reply.status_code} {excerpt(bytes(content))}", wish_s)
+
+
+def _passages(answer: _Answer, queries: int, k: int) -> list[list[Passage]]:
+    if answer.status >= 300:
+        what = f"refused: HTTP {answer.status} {excerpt(answer.content)}"
+        raise RetrieverError(f"{answer.address.shown} {what}; check the URL and its path")
+    try:
+        return read_answer(answer.content, queries, k)
+    except RetrieverDown as error:
+        raise _down(answer.address, f"an unusable answer: {error}") from None
+
+
+def _down(address: Address, what: str) -> RetrieverDown:
+    return RetrieverDown(f"{address.shown}: {what}; is the server up? try: curl {address.health}")
+
+
 def _background_loop() -> asyncio.AbstractEventLoop:
     """The loop of this process (a fork gets its own) in which every `search` runs."""
     pid = os.getpid()
@@ -159,17 +203,3 @@ def _background_loop() -> asyncio.AbstractEventLoop:
         else:  # another thread was faster
             loop.close()
     return _background[pid]
-
-
-def _endpoint(url: str) -> httpx.URL:
-    import httpx
-
-    try:
-        parsed = httpx.URL(url)
-        parsed.raw_host.decode().encode("idna")  # what the look-up of the host will do
-    except (httpx.InvalidURL, TypeError, UnicodeError) as error:
-        raise RetrieverError(f"retriever URL {url!r}: {error}") from None
-    known = parsed.scheme in ("http", "https") and parsed.host
-    if not known or not 0 < (80 if parsed.port is None else parsed.port) < 2**16:
-        raise RetrieverError(f"retriever URL {url!r}; it must be like http://host:8000/retrieve")
-    return parsed if parsed.path not in ("", "/") else parsed.copy_with(path="/retrieve")

@@ -13,27 +13,37 @@ from mas_envs.tools import Tool
 if TYPE_CHECKING:
     from retrievers import Retriever
 
-KINDS = ("tinyworld", "http://HOST:PORT", "CORPUS.jsonl", "module:attribute")
+KINDS = ("tinyworld", "http://HOST:PORT[,http://…]", "INDEX/", "CORPUS.jsonl", "module:attribute")
+_CORPUS = (".jsonl", ".json", ".tsv", ".parquet", ".gz", ".zst")
 
 
 def search_tool(name: str) -> Tool:
     """{"query", "k"} → at most k passages {"id", "title", "text", "score"}, best first.
 
-    `name` is one of `KINDS`; an attribute is a `Retriever`, or a class or function that makes one
-    when called without arguments. A server is awaited; what runs in this process is called in
-    place, so that nothing depends on the clock. The retriever is made on the first search and
-    shared by all environments. Raises `UserError` for a name of no such kind.
+    `name` is one of `KINDS`: an index is a folder that `retrievers.load` opens, a corpus (a file
+    or a BEIR folder) is indexed in memory, an attribute is a `Retriever`, or a class or function
+    that makes one when called without arguments. Servers are awaited; what runs in this process is
+    called in place, so that nothing depends on the clock. The retriever is made on the first
+    search and shared by all environments. Raises `UserError` for a name of no such kind.
     """
     if not isinstance(name, str):
         raise UserError(f"retriever {name!r:.80}; give one of {', '.join(KINDS)}")
     if name.startswith(("http://", "https://")):
         retriever(name)  # a malformed URL is told now
         return partial(_ask_server, name)
-    if name != "tinyworld" and ":" not in name and not (name and Path(name).exists()):
-        if name.endswith((".jsonl", "/")):
-            raise BadFile(name, "no such corpus", fix="give its .jsonl file or folder")
+    if name != "tinyworld" and ":" not in name and not _exists(name):
+        if "/" in name or name.endswith(_CORPUS):
+            fix = "make an index with `mas-retrieve index CORPUS OUT`"
+            raise BadFile(name, "no such index or corpus", fix=fix)
         raise UnknownName("retriever", name, KINDS)
     return partial(_search_here, name)
+
+
+def _exists(name: str) -> bool:
+    try:
+        return bool(name) and Path(name).exists()
+    except (OSError, ValueError):  # too long for a path, or with a NUL in it
+        return False
 
 
 # By name, so that an environment can be copied and sent to another process.
@@ -59,17 +69,16 @@ def _cut(found: list[Any], batch: list[dict[str, Any]]) -> list[Any]:
 @cache
 def retriever(name: str) -> Retriever:
     """The retriever of that name (see `search_tool`). Raises `UserError` when it cannot be made."""
-    from retrievers import BM25, HTTPRetriever, RetrieverError, load_corpus
+    from retrievers import BM25, RetrieverError
+    from retrievers.indexes import open_or_index
 
     try:
-        if name.startswith(("http://", "https://")):
-            return HTTPRetriever(name)
         if name == "tinyworld":
             from mas_envs.search.tinyworld import passages
 
             return BM25(passages())
-        if ":" not in name:
-            return BM25(load_corpus(name))
+        if name.startswith(("http://", "https://")) or ":" not in name or _exists(name):
+            return open_or_index(name)
     except (RetrieverError, OSError) as error:
         raise UserError(f"retriever {name!r}: {error}") from None
     made: Any = by_name(name)

@@ -12,7 +12,7 @@ import retrievers.http
 from mas_envs.errors import BadFile, MasError, UnknownName, UserError
 from mas_envs.policies.scripted import ScriptedPolicy
 from mas_envs.search.retrieval import retriever
-from retrievers import RetrieverDown
+from retrievers import Passage, RetrieverDown, build
 from tests.mas_envs.env_cases import collect, play
 from tests.mas_envs.search_cases import NO, TASKS, YES, answer, make, query, shown
 
@@ -137,14 +137,43 @@ def test_a_corpus_file(tmp_path):
     assert retriever(str(path)) is retriever(str(path)), "read once for all environments"
 
 
+def test_an_index_folder(tmp_path):
+    passages = [Passage("0", "T0", "a cat"), Passage("1", "T1", "a dog")]
+    for name, options in ({"bm25": {}, "with:colon": {"k1": 1.2}}).items():
+        build(passages, tmp_path / name, **options)
+        env = make(retriever=str(tmp_path / name))
+        play(env, NO, query("dog"))
+        assert "Search 1: dog\n[1] T1: a dog\n\n" in shown(env) + "\n\n"
+
+
+def test_an_index_that_is_damaged_is_told_on_the_first_search(tmp_path):
+    build([Passage("0", "", "a cat")], tmp_path / "index")
+    (tmp_path / "index" / "passages" / "text.bin").write_bytes(b"")
+    with pytest.raises(UserError, match=r"text\.bin: 0 bytes instead of .*build the index again"):
+        play(make(retriever=str(tmp_path / "index")), NO, query("a"))
+
+
+def test_several_servers_of_one_index_stand_in_for_each_other(serve):
+    first, second = serve(lambda query: True), serve()
+    env = make(retriever=f"{first.url},{second.url}")
+    episodes = collect(env, [TASKS[1]], ScriptedPolicy(numbered), samples=4)
+    assert [episode.reward for episode in episodes] == [1.0] * 4
+    assert second.bodies
+
+
 @pytest.mark.parametrize(
     ("name", "error", "message"),
     [
         ("wiki", UnknownName, "unknown retriever 'wiki'"),
         ("tinyword", UnknownName, "did you mean 'tinyworld'"),
         ("", UnknownName, "unknown retriever"),
-        ("nowhere.jsonl", BadFile, "nowhere.jsonl: no such corpus"),
-        ("nowhere/", BadFile, "no such corpus"),
+        ("nowhere.jsonl", BadFile, "nowhere.jsonl: no such index or corpus; make an index with"),
+        ("nowhere.tsv.zst", BadFile, "no such index or corpus"),
+        ("indexes/nowhere", BadFile, "no such index or corpus"),
+        ("nowhere/", BadFile, "no such index or corpus"),
+        ("w" * 5000, UnknownName, "unknown retriever"),
+        ("a\0b", UnknownName, "unknown retriever"),
+        ("http://h:1,http://h:99999", UserError, "http://h:99999"),
         ("http://", UserError, "retriever URL"),
         ("http://h:99999", UserError, "http://h:99999"),
         ("https://a..b", UserError, "retriever URL"),

@@ -1,8 +1,12 @@
 """Fixtures of the retrievers' tests."""
 
+import signal
+
 import pytest
 
 import retrievers.http
+from retrievers import HTTPRetriever
+from tests.retrievers.process_cases import Process
 from tests.retrievers.server_cases import Server
 
 
@@ -19,3 +23,28 @@ def serve(monkeypatch):
     yield start
     for server in running:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """A real server for all tests of a file that leave it as it is."""
+    process = Process()
+    with HTTPRetriever(process.url) as process.client:
+        yield process
+    code, said = process.end()
+    assert code == 143
+    assert "Traceback" not in said
+
+
+@pytest.fixture
+def start():
+    """Start real servers of a test's own."""
+    running = []
+
+    def begin(*args, **options):
+        running.append(Process(*args, **options))
+        return running[-1]
+
+    yield begin
+    for process in running:
+        process.end(signal.SIGKILL)

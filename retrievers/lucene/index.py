@@ -1,0 +1,111 @@
+"""Writing Lucene indexes of our passages, and reading the texts that Anserini's store."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from retrievers.base import Progress, RetrieverDown, RetrieverError, silent
+from retrievers.corpus import BadRow, passage_of, split_title
+from retrievers.lucene.process import Worker, WorkerDied
+
+if TYPE_CHECKING:
+    from retrievers.passages import Passages
+
+BATCH = 1000  # passages sent at once
+TIMEOUT_S = 3600.0  # a merge of large segments may hold up a batch for minutes
+
+Row = tuple[int, str, str]  # row, id, contents
+
+
+def write_index(
+    passages: Passages,
+    folder: Path,
+    *,
+    progress: Progress = silent,
+    k1: float = 0.9,
+    b: float = 0.4,
+    threads: int | None = None,
+    heap: str = "1g",
+) -> dict[str, Any]:
+    """Index the passages with Lucene into the empty `folder`; returns the manifest's settings.
+
+    The documents have Anserini's fields and analysis, without texts. `heap` is the most memory
+    for Java objects; a quarter of it holds postings before they are written. Raises
+    RetrieverError when Lucene refuses a passage, RetrieverDown when its process ends.
+    """
+    threads = checked_threads(threads)
+    settings = {"k1": checked_number("k1", k1), "b": checked_number("b", b)}
+    try:
+        worker = Worker(heap=heap, threads=threads)
+        try:
+            written = _write(worker, passages, folder, threads, progress)
+        finally:
+            worker.close()
+    except WorkerDied as error:
+        raise RetrieverDown(f"{folder}: Lucene's process ended while indexing: {error}") from None
+    if written != len(passages):
+        raise RetrieverError(f"{folder}: Lucene holds {written} of {len(passages)} passages")
+    return {"lucene": worker.version} | settings
+
+
+def _write(
+    worker: Worker, passages: Passages, folder: Path, threads: int, progress: Progress
+) -> int:
+    worker.ask("create", str(folder.resolve()), threads, timeout=TIMEOUT_S)
+    done = waiting = 0
+    for rows in _batches(passages):
+        worker.send("add", rows)
+        if waiting:  # one batch is read here while Lucene indexes another
+            worker.receive(TIMEOUT_S)
+            done += waiting
+            progress("lucene index", done, len(passages))
+        waiting = len(rows)
+    if waiting:
+        worker.receive(TIMEOUT_S)
+    documents: int = worker.ask("finish", timeout=TIMEOUT_S)
+    progress("lucene index", documents, len(passages))
+    return documents
+
+
+def _batches(passages: Passages) -> Iterator[list[Row]]:
+    for start in range(0, len(passages), BATCH):
+        rows = range(start, min(start + BATCH, len(passages)))
+        ids = passages.ids(rows)
+        yield [(row, id_, passages.contents(row)) for row, id_ in zip(rows, ids, strict=True)]
+
+
+def checked_threads(threads: int | None) -> int:
+    """`threads`, by default one for each CPU this process may use. Raises RetrieverError."""
+    if threads is None:
+        affinity = getattr(os, "sched_getaffinity", None)
+        return len(affinity(0)) if affinity else os.cpu_count() or 1
+    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+        raise RetrieverError(f"threads must be an integer >= 1, got {threads!r}")
+    return threads
+
+
+def checked_number(name: str, value: float) -> float:
+    """`value` as a float. Raises RetrieverError unless it is a number >= 0."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise RetrieverError(f"{name} must be a number >= 0, got {value!r}")
+    return float(value)
+
+
+def check_lucene_folder(folder: Path) -> None:
+    """Raise RetrieverError unless the folder looks like a Lucene index; starts no Java."""
+    if not folder.is_dir():
+        raise RetrieverError(f"{folder}: no such folder")
+    if not any(folder.glob("segments_*")):
+        raise RetrieverError(f"{folder}: not a Lucene index (no segments_N file in it)")
+
+
+def stored_passage(stored: str) -> tuple[str, str]:
+    """Title and text of what Anserini stored: the corpus's JSON row (`raw`), or its contents."""
+    try:
+        return passage_of(json.loads(stored))[1:3]
+    except (ValueError, RecursionError, BadRow):
+        return split_title(stored)

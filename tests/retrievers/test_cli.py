@@ -1,0 +1,212 @@
+"""`mas-retrieve` as a user runs it, under LANG=C."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from retrievers import cli, load
+from retrievers.manifest import read_manifest
+from tests.retrievers.corpus_cases import PASSAGES, gz, headed_tsv, jsonl, write
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {"LANG": "C", "LC_ALL": "C", "PYTHONIOENCODING": "utf-8"}
+COMMANDS = ("index", "search", "info", "serve", "bench", "fetch")
+
+
+def command(*args):
+    return [sys.executable, "-m", "retrievers.cli", *map(str, args)]
+
+
+def retrieve(*args):
+    return subprocess.run(
+        command(*args), capture_output=True, encoding="utf-8", env=ENVIRONMENT, cwd=ROOT
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A corpus and, by the command line, its index."""
+    folder = tmp_path_factory.mktemp("cli")
+    halves = [
+        write(folder / "a.jsonl.gz", gz(jsonl(PASSAGES[:2]))),
+        write(folder / "b.tsv", headed_tsv(PASSAGES[2:])),
+    ]
+    made = retrieve("index", *halves, folder / "index", "-o", "b=0.5", "--option", "k1=1")
+    assert made.returncode == 0, made.stderr
+    assert re.fullmatch(r".*/index: 5 passages, bm25, 0\.0 MB, in \d+\.\d s\n", made.stdout)
+    assert "reading 0.0/0.0 MB" in made.stderr
+    write(folder / "corpus.jsonl", jsonl())
+    return folder
+
+
+def test_an_index_and_the_corpus_give_the_same_lines(folder):
+    assert read_manifest(folder / "index").options == {"b": 0.5, "k1": 1}
+    found = retrieve("search", folder / "index", "the café", "-k", 3)
+    assert found.returncode == 0 and found.stderr == ""
+    first, second = found.stdout.splitlines()
+    assert re.fullmatch(r"1\. \d\.\d{4}  \[2\]", first) and second == "   ∅ café 北京 end"
+    options = ("-o", "b=0.5", "-o", "k1=1")
+    again = retrieve("search", folder / "corpus.jsonl", "the café", "-k", 3, *options)
+    assert again.stdout == found.stdout and again.stderr == ""
+
+
+def test_several_queries_and_json(folder):
+    found = retrieve("search", folder / "index", "café", "zzz", 'Say "hi"')
+    assert [line for line in found.stdout.splitlines() if line.startswith("==")] == [
+        "== café", "== zzz", '== Say "hi"',
+    ]  # fmt: skip
+    assert found.stderr == "no passage matches 'zzz'\n"
+    rows = retrieve("search", folder / "index", "café", "zzz", "--json").stdout.splitlines()
+    assert json.loads(rows[1]) == {"query": "zzz", "passages": []}
+    [passage] = json.loads(rows[0])["passages"]
+    assert passage.pop("score") > 0
+    assert passage == {"id": "2", "title": "", "text": PASSAGES[1].text}
+
+
+def test_info_tells_how_it_was_made_and_checks(folder):
+    told = retrieve("info", folder / "index")
+    shown = json.loads(told.stdout)
+    assert shown["corpus"]["sources"] == ["a.jsonl.gz", "b.tsv"]
+    assert (shown["backend"], shown["corpus"]["passages"]) == ("bm25", 5)
+    checked = retrieve("info", folder / "index", "--check")
+    assert checked.stdout == told.stdout and "files are what they were" in checked.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (("search", "none", "fox"), "none: no index there; make one with"),
+        (("search", "bad.jsonl", "fox"), r"bad.jsonl:2: not JSON"),
+        (("search", "index", "fox", "-k", -1), "k must be an integer >= 0"),
+        (("search", "index", "fox", "-o", "k3=1"), "unknown option 'k3'.*did you mean 'k1'"),
+        (("search", "index", "fox", "-o", "k1"), "--option 'k1'; write it as key=value"),
+        (("index", "corpus.jsonl", "index"), "an index is there .*--overwrite"),
+        (("index", "none.jsonl", "new"), "none.jsonl: cannot read the corpus"),
+        (("index", "corpus.jsonl", "new", "--backend", "bm52"), "did you mean 'bm25'"),
+        (("index", "corpus.jsonl", "corpus.jsonl/x"), "Not a directory"),
+        (("info", "corpus.jsonl"), "Not a directory"),
+        (("info", "none"), "none: no index"),
+        (("serve", "none"), "none: no index there"),
+        (("serve", "index", "--limit", "topk=0"), "limit topk must be an integer >= 1"),
+        (
+            ("serve", "index", "--limit", "tokp=1"),
+            "unknown option 'tokp' for --limit; did you mean",
+        ),
+        (("serve", "index", "--port", 70000), "port must be an integer"),
+        (("bench", "none"), "none: no index there"),
+        (("fetch", "wiki-17"), "wiki-17"),
+        (("fetch",), "give a NAME: wiki-18"),
+    ],
+)
+def test_mistakes_are_one_line_and_code_2(folder, monkeypatch, args, message):
+    write(folder / "bad.jsonl", jsonl(PASSAGES[:1]) + b"no json\n")
+    monkeypatch.chdir(folder)
+    failed = CliRunner().invoke(cli.app, list(map(str, args)), prog_name="mas-retrieve")
+    assert (failed.exit_code, failed.stdout) == (2, ""), failed
+    assert re.search(f"^mas-retrieve: .*{message}", failed.stderr), failed.stderr
+    assert failed.stderr.count("\n") == 1
+    assert not (folder / "new").exists() and not (folder / "new.partial").exists()
+
+
+def test_usage_errors_exit_with_2_and_a_server_that_is_down_with_1(folder):
+    for args in (["search", "index"], ["sing"], ["index", "a", "b", "--duplicates", "keep"]):
+        assert CliRunner().invoke(cli.app, args).exit_code == 2
+    down = retrieve("search", "http://127.0.0.1:9", "x", "-o", "attempts=1")
+    assert (down.returncode, down.stdout) == (1, "")
+    assert re.fullmatch(r"mas-retrieve: failed: http://127\.0\.0\.1:9.*\n", down.stderr)
+
+
+def test_help_of_all_and_each_has_examples():
+    def shown(*args):
+        result = CliRunner().invoke(cli.app, [*args], prog_name="mas-retrieve")
+        assert result.exit_code == 0
+        return result.stdout
+
+    text = shown("--help")
+    assert all(f"mas-retrieve {name}" in text for name in ("index", "search", "serve"))
+    for name in COMMANDS:
+        assert re.search(rf"│ {name} ", text)
+        assert f"mas-retrieve {name}" in shown(name, "-h").split("Examples:")[1]
+
+
+def test_a_repeated_id_and_overwriting(folder, tmp_path):
+    twice = write(tmp_path / "c.jsonl", jsonl() + jsonl(PASSAGES[:1]))
+    refused = retrieve("index", twice, tmp_path / "index")
+    assert refused.returncode == 2 and "'10'" in refused.stderr.splitlines()[-1]
+    for flags in (["--duplicates", "keep_last"], ["--overwrite"]):
+        made = retrieve("index", twice if flags[0] == "--duplicates" else folder / "b.tsv",
+                        tmp_path / "index", *flags)  # fmt: skip
+        assert made.returncode == 0, made.stderr
+    assert read_manifest(tmp_path / "index").corpus["passages"] == 3
+
+
+def test_a_corpus_without_text_is_a_warning(tmp_path):
+    corpus = write(tmp_path / "c.jsonl", '{"id": 1, "contents": ""}')
+    made = retrieve("index", corpus, tmp_path / "index")
+    assert made.returncode == 0
+    assert "mas-retrieve: warning: the corpus holds no searchable text" in made.stderr
+    assert "warnings.warn" not in made.stderr
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_build_with_one_line_and_nothing_left(tmp_path, number, code):
+    pipe = tmp_path / "pipe"  # a corpus that never ends
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        command("index", pipe, tmp_path / "index"), cwd=ROOT, env=ENVIRONMENT, text=True,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )  # fmt: skip
+    with pipe.open("wb") as corpus:
+        corpus.write(jsonl())
+        corpus.flush()
+        while not (tmp_path / "index.partial" / "passages").exists():
+            time.sleep(0.01)
+        process.send_signal(number)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told.count("\n")) == (code, 1)
+    how = "interrupted" if number == signal.SIGINT else "terminated"
+    assert told == f"mas-retrieve: {how}\n"
+    assert os.listdir(tmp_path) == ["pipe"]
+
+
+def served(process):
+    """The URL that a server tells when it is ready."""
+    for line in process.stderr:
+        if match := re.search(r"ready: POST (http://[^ ]*)/retrieve", line):
+            threading.Thread(target=process.stderr.read, daemon=True).start()
+            return match[1]
+    raise AssertionError("the server has ended")
+
+
+@pytest.mark.parametrize("where", ["index", "corpus.jsonl"])
+def test_a_server_is_searched_like_an_index(folder, where):
+    process = subprocess.Popen(
+        command("serve", folder / where, "--port", 0, "-o", "k1=1", "-o", "b=0.5"),
+        cwd=ROOT, env=ENVIRONMENT, text=True, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        url = served(process)
+        found = retrieve("search", url, "café", "--json")
+        assert found.returncode == 0, found.stderr
+        assert found.stdout == retrieve("search", folder / "index", "café", "--json").stdout
+    finally:
+        process.terminate()
+    assert process.wait(30) == 143
+
+
+def test_bench_and_fetch_list_run(folder):
+    measured = retrieve("bench", folder / "index", "-k", 3, "--threads", 1, "--threads", 2)
+    assert measured.returncode == 0, measured.stderr
+    assert "queries/s" in measured.stdout
+    assert "wiki-18" in retrieve("fetch", "--list").stdout
+    assert load(folder / "index").search(["play"], 1)[0][0].id == "10"

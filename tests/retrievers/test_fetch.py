@@ -1,0 +1,526 @@
+"""Fetching from an imitated hub, with everything that goes wrong on the way."""
+
+import hashlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import retrievers.download
+from retrievers import RetrieverDown, RetrieverError
+from retrievers.download import download
+from retrievers.fetch import RESOURCES, describe, fetch, next_steps
+from tests.retrievers import test_fetch_hub
+from tests.retrievers.test_fetch_hub import COMMIT, FILES, Hub, digest, sibling
+
+CORPUS, BM25, E5 = FILES
+GZ = FILES[CORPUS]["wiki-18.jsonl.gz"]
+AA, AB = FILES[E5].values()
+FETCH = (
+    "import sys, pathlib, retrievers.download as d, retrievers.fetch as f\n"
+    "f.fetch('wiki-18', pathlib.Path(sys.argv[1]), what=[sys.argv[2]], endpoint=sys.argv[3])"
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def short_pauses():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(retrievers.download, "PAUSE_S", 0.002)
+        yield
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    hub = Hub()
+    yield hub
+    hub.stop()
+
+
+def corpus(hub, out, **options):
+    return fetch("wiki-18", out, what=["corpus"], endpoint=hub.url, **options)
+
+
+def process(out, what, url, **options):
+    command = [sys.executable, "-c", FETCH, str(out), what, url]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options)
+
+
+def partial(out):
+    found = list(out.glob("*.part"))
+    assert len(found) == 1
+    return found[0]
+
+
+def until(condition, seconds=20):
+    limit = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < limit, "it did not happen"
+        time.sleep(0.005)
+
+
+def refused(error, *parts):
+    message = str(error.value)
+    assert "\n" not in message
+    for part in parts:
+        assert part in message
+    return True
+
+
+def files_in(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+WHOLE = {"wiki-18.jsonl.gz": GZ, **FILES[BM25], "e5_Flat.index": AA + AB}
+
+
+def test_all_of_wiki_18_and_a_second_fetch_only_checks(hub, tmp_path):
+    seen = []
+    paths = fetch("wiki-18", tmp_path, endpoint=hub.url + "/", progress=lambda *p: seen.append(p))
+    assert files_in(tmp_path) == WHOLE
+    assert {str(path.relative_to(tmp_path)) for path in paths} == set(WHOLE)
+    for name in ("wiki-18.jsonl.gz", "e5_Flat.index"):
+        steps = [(done, total) for stage, done, total in seen if stage == f"fetching {name}"]
+        assert steps == sorted(steps) and steps[-1] == (len(WHOLE[name]),) * 2
+    hub.gets.clear()
+    seen.clear()
+    assert fetch("wiki-18", tmp_path, endpoint=hub.url, progress=lambda *p: seen.append(p)) == paths
+    assert hub.gets == []
+    assert ("checking e5_Flat.index", len(AA + AB), len(AA + AB)) in seen
+
+
+def test_the_endpoint_comes_from_the_environment_too(hub, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    assert fetch("wiki-18", tmp_path, what=["corpus"])[0].read_bytes() == GZ
+
+
+@pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGINT])
+def test_a_killed_fetch_continues_where_it_was(hub, tmp_path, death):
+    def stall(handler, name, body, start):
+        hub.begin(handler, body, start, 123_456)
+        return hub.released.wait(30)
+
+    hub.fault = stall
+    child = process(tmp_path, "corpus", hub.url)
+    until(lambda: list(tmp_path.glob("*.part")) and partial(tmp_path).stat().st_size == 123_456)
+    child.send_signal(death)
+    child.communicate(timeout=20)
+    assert child.returncode != 0
+    assert not (tmp_path / "wiki-18.jsonl.gz").exists()
+    hub.released.set()
+    hub.fault = None
+    assert process(tmp_path, "corpus", hub.url).wait(20) == 0
+    assert hub.gets == [("wiki-18.jsonl.gz", 0), ("wiki-18.jsonl.gz", 123_456)]
+    assert hub.sent == 2 * len(hub.listed(CORPUS)) + len(GZ)  # no byte of the file twice
+    assert files_in(tmp_path) == {"wiki-18.jsonl.gz": GZ}
+
+
+def test_killed_in_the_second_part_of_a_joined_file(hub, tmp_path):
+    def stall(handler, name, body, start):
+        if name == "part_aa":
+            return False
+        hub.begin(handler, body, start, 50_000)
+        return hub.released.wait(30)
+
+    hub.fault = stall
+    child = process(tmp_path, "e5", hub.url)
+    size = len(AA) + 50_000
+    until(lambda: list(tmp_path.glob("*.part")) and partial(tmp_path).stat().st_size == size)
+    child.kill()
+    child.communicate(timeout=20)
+    hub.released.set()
+    hub.fault = None
+    fetch("wiki-18", tmp_path, what=["e5"], endpoint=hub.url)
+    assert hub.gets == [("part_aa", 0), ("part_ab", 0), ("part_ab", 50_000)]
+    assert files_in(tmp_path) == {"e5_Flat.index": AA + AB}
+
+
+def answers(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_server_that_dies_and_returns_is_waited_for(hub, tmp_path, monkeypatch):
+    monkeypatch.setattr(retrievers.download, "ATTEMPTS", 12)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    started = []
+
+    def start():
+        command = [sys.executable, test_fetch_hub.__file__, str(port)]
+        started.append(subprocess.Popen(command))
+        until(lambda: answers(port))
+
+    def restart(stage, done, total):
+        if stage.startswith("fetching") and done > 100_000 and len(started) == 1:
+            started[0].kill()
+            started[0].wait()
+            threading.Timer(0.2, start).start()
+
+    try:
+        start()
+        url = f"http://127.0.0.1:{port}"
+        [path] = fetch("wiki-18", tmp_path, what=["corpus"], endpoint=url, progress=restart)
+    finally:
+        until(lambda: len(started) == 2)
+        for server in started:
+            server.kill()
+            server.wait()
+    assert path.read_bytes() == GZ
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    sizes=st.lists(st.integers(101, 200_000), min_size=1, max_size=3),
+    cuts=st.lists(st.integers(0, 90_000), max_size=5),
+)
+def test_however_often_it_breaks_no_byte_is_sent_twice(tmp_path_factory, sizes, cuts):
+    files = {f"part_{n}": bytes([n]) * size for n, size in enumerate(sizes)}
+    breaks = list(cuts)
+
+    def cut(handler, name, body, start):
+        if breaks:
+            hub.begin(handler, body, start, breaks.pop())
+            return True
+        return False
+
+    hub = Hub({"a/b": files}, fault=cut)
+    folder = tmp_path_factory.mktemp("cut")
+    try:
+        [path] = download("a/b", ["part_*"], folder, join="all", endpoint=hub.url)
+    finally:
+        hub.stop()
+    assert path.read_bytes() == b"".join(files.values())
+    assert hub.sent == len(hub.listed("a/b")) + sum(sizes)
+
+
+def test_a_server_without_ranges_still_completes_a_partial_file(hub, tmp_path):
+    def first_half(handler, name, body, start):
+        hub.begin(handler, body, start, 100_000)
+        hub.fault = lambda handler, name, body, start: hub.reply(handler, 200, body) or True
+        return True
+
+    hub.fault = first_half
+    [path] = corpus(hub, tmp_path)
+    assert path.read_bytes() == GZ
+    assert [start for _, start in hub.gets] == [0, 100_000]
+
+
+@pytest.mark.parametrize("by", [-1, 1])
+def test_another_length_than_listed_is_refused_before_a_byte_is_kept(hub, tmp_path, by):
+    def other(handler, name, body, start):
+        hub.reply(handler, 200, (body + b"x")[: len(body) + by])
+        return True
+
+    hub.fault = other
+    with pytest.raises(RetrieverDown) as error:
+        corpus(hub, tmp_path)
+    assert refused(error, "wiki-18.jsonl.gz", f"{len(GZ) + by} bytes")
+    assert partial(tmp_path).read_bytes() == b""
+
+
+def test_a_body_that_always_ends_early_is_given_up_after_some_attempts(hub, tmp_path):
+    def early(handler, name, body, start):
+        handler.send_response(200)
+        handler.send_header("Connection", "close")  # and no length
+        handler.end_headers()
+        handler.wfile.write(body[:1000])
+        handler.close_connection = True
+        return True
+
+    hub.fault = early
+    with pytest.raises(RetrieverDown) as error:
+        corpus(hub, tmp_path)
+    assert refused(error, "1,000 of 300,000 bytes are kept", "fetch again")
+    assert len(hub.gets) == retrievers.download.ATTEMPTS
+    hub.fault = None
+    assert corpus(hub, tmp_path)[0].read_bytes() == GZ
+    assert hub.gets[-1] == ("wiki-18.jsonl.gz", 1000)
+
+
+def flip(hub, which):
+    def flipped(handler, name, body, start):
+        if name != which:
+            return False
+        wrong = bytearray(body[start:])
+        wrong[-1] ^= 1
+        hub.reply(
+            handler,
+            206,
+            bytes(wrong),
+            {"Content-Range": f"bytes {start}-{len(body) - 1}/{len(body)}"},
+        )
+        return True
+
+    hub.fault = flipped
+
+
+@pytest.mark.parametrize("what", ["wiki-18.jsonl.gz", "bm25/segments_1"])
+def test_a_flipped_byte_is_found_and_the_file_removed(hub, tmp_path, what):
+    part = "corpus" if what.endswith("gz") else "bm25"
+    flip(hub, what)
+    with pytest.raises(RetrieverDown) as error:
+        fetch("wiki-18", tmp_path, what=[part], endpoint=hub.url)
+    algorithm = "SHA256" if part == "corpus" else "SHA1"
+    assert refused(error, what, f"{algorithm} ", "removed", digest(WHOLE[what]))
+    assert what not in files_in(tmp_path)
+    assert not list(tmp_path.rglob("*.part"))
+    hub.fault = None
+    fetch("wiki-18", tmp_path, what=[part], endpoint=hub.url)
+    assert files_in(tmp_path)[what] == WHOLE[what]
+
+
+def test_a_flipped_byte_in_the_second_part_costs_only_that_part(hub, tmp_path):
+    flip(hub, "part_ab")
+    with pytest.raises(RetrieverDown, match="part_ab: damaged"):
+        fetch("wiki-18", tmp_path, what=["e5"], endpoint=hub.url)
+    assert partial(tmp_path).read_bytes() == AA
+    hub.fault = None
+    fetch("wiki-18", tmp_path, what=["e5"], endpoint=hub.url)
+    assert files_in(tmp_path) == {"e5_Flat.index": AA + AB}
+    assert hub.gets == [("part_aa", 0), ("part_ab", 0), ("part_ab", 0)]
+
+
+def test_a_server_that_falls_silent_is_asked_again(hub, tmp_path, monkeypatch):
+    monkeypatch.setattr(retrievers.download, "TIMEOUT_S", 0.2)
+
+    def silence(handler, name, body, start):
+        hub.fault = None
+        hub.begin(handler, body, start, 100_000)
+        return hub.released.wait(30)
+
+    hub.fault = silence
+    assert corpus(hub, tmp_path)[0].read_bytes() == GZ
+    assert [start for _, start in hub.gets] == [0, 100_000]
+
+
+def test_a_partial_file_damaged_on_the_disk_is_found(hub, tmp_path):
+    hub.fault = lambda *call: hub.begin(call[0], call[2], call[3], 0) or True
+    with pytest.raises(RetrieverDown):
+        corpus(hub, tmp_path)
+    partial(tmp_path).write_bytes(b"\0" * 5000)
+    hub.fault = None
+    with pytest.raises(RetrieverDown, match="damaged: SHA256"):
+        corpus(hub, tmp_path)
+    assert files_in(tmp_path) == {}
+
+
+def test_a_pin_is_held_against_the_hub_before_anything_is_fetched(hub, tmp_path):
+    pin = hashlib.sha256(GZ).hexdigest()
+    name = "wiki-18.jsonl.gz"
+    with pytest.raises(RetrieverDown) as error:
+        download(CORPUS, [name], tmp_path, sha256={name: "0" * 64}, endpoint=hub.url)
+    assert refused(error, name, pin, "0" * 64, "nothing fetched")
+    assert hub.gets == [] and files_in(tmp_path) == {}
+    [path] = download(CORPUS, [name], tmp_path, sha256={name: pin}, endpoint=hub.url)
+    assert path.read_bytes() == GZ
+
+
+def test_a_pin_is_held_against_the_bytes_of_a_file_kept_in_git(hub, tmp_path):
+    pin = hashlib.sha256(FILES[CORPUS]["README.md"]).hexdigest()
+    wrong = {"README.md": "1" * 64}
+    with pytest.raises(RetrieverDown, match=f"SHA256 {pin}, expected 1111"):
+        download(CORPUS, ["README.md"], tmp_path, sha256=wrong, endpoint=hub.url)
+    assert files_in(tmp_path) == {}
+    download(CORPUS, ["README.md"], tmp_path, sha256={"README.md": pin}, endpoint=hub.url)
+    assert files_in(tmp_path) == {"README.md": b"about"}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "words"),
+    [
+        (401, RetrieverError, "HF_TOKEN"),
+        (403, RetrieverError, "HF_TOKEN"),
+        (404, RetrieverError, "check name"),
+        (429, RetrieverDown, "HTTP 429"),
+        (503, RetrieverDown, "HTTP 503"),
+    ],
+)
+@pytest.mark.parametrize("where", ["listing", "file"])
+def test_refusals_are_one_line(hub, tmp_path, status, kind, words, where):
+    if where == "listing":
+        hub.status = status
+    else:
+        hub.fault = lambda handler, *_: hub.reply(handler, status, b"<html>no") or True
+    with pytest.raises(kind) as error:
+        corpus(hub, tmp_path)
+    assert refused(error, f"HTTP {status}", words, "wiki-18-corpus")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "no-such-host.invalid"])
+def test_no_network_is_one_line(tmp_path, host):
+    with pytest.raises(RetrieverDown) as error:
+        fetch("wiki-18", tmp_path / "new", endpoint=f"http://{host}")
+    assert refused(error, host, "does not answer")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("endpoint", ["hub", "ftp://hub", "http://", "http://a..b", "http://[::1"])
+def test_an_endpoint_that_is_none(tmp_path, endpoint):
+    with pytest.raises(RetrieverError, match="endpoint"):
+        fetch("wiki-18", tmp_path, endpoint=endpoint)
+
+
+def test_a_password_in_the_endpoint_is_in_no_message(hub, tmp_path):
+    url = hub.url.replace("//", "//me:geheim@")
+    for status, fault in ((404, None), (200, lambda h, *_: hub.reply(h, 404, b"") or True)):
+        hub.status, hub.fault = status, fault
+        with pytest.raises(RetrieverError) as error:
+            fetch("wiki-18", tmp_path, what=["corpus"], endpoint=url)
+        assert "geheim" not in str(error.value) and refused(error, hub.url)
+
+
+def rows(*names, **changes):
+    listed = [{**sibling(name, GZ), **changes} for name in names]
+    return json.dumps({"sha": COMMIT, "siblings": listed}).encode()
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        b"<html>please log in</html>",
+        b"[]",
+        b"null",
+        b'{"sha": "c", "siblings": [{"rfilename": "wiki-18.jsonl.gz"}]}',
+        rows("../wiki-18.jsonl.gz"),
+        rows("/tmp/wiki-18.jsonl.gz"),
+        rows("wiki-18.jsonl.gz", lfs={"sha256": "short", "size": 3}),
+        rows("wiki-18.jsonl.gz", lfs={"sha256": "0" * 64, "size": -1}),
+        rows("wiki-18.jsonl.gz", lfs=None, size=None),
+    ],
+)
+def test_a_listing_that_no_hub_gives(hub, tmp_path, listing):
+    hub.listing = listing
+    with pytest.raises(RetrieverDown) as error:
+        corpus(hub, tmp_path / "out")
+    assert refused(error, "check the endpoint")
+    assert hub.gets == [] and list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_not_there(hub, tmp_path):
+    with pytest.raises(RetrieverError) as error:
+        download(CORPUS, ["wiki-19.*"], tmp_path, endpoint=hub.url)
+    assert refused(error, CORPUS, "'wiki-19.*'")
+
+
+def test_a_disk_that_is_too_small_is_refused_before_anything_is_fetched(hub, tmp_path):
+    hub.listing = rows("wiki-18.jsonl.gz", lfs={"sha256": "0" * 64, "size": 10**18})
+    with pytest.raises(RetrieverError) as error:
+        corpus(hub, tmp_path / "deep" / "er")
+    assert refused(error, "1,000,000,000.0 GB to fetch", "GB free", str(tmp_path))
+    assert hub.gets == [] and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a limit on the size of files is Unix's")
+def test_a_disk_that_takes_no_more_in_the_middle(hub, tmp_path):
+    import resource
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+
+    child = process(tmp_path, "corpus", hub.url, preexec_fn=limit)
+    last = child.communicate(timeout=20)[1].strip().splitlines()[-1]
+    assert "RetrieverError" in last and str(partial(tmp_path)) in last and "is kept" in last
+    assert partial(tmp_path).read_bytes() == GZ[:100_000]
+    assert corpus(hub, tmp_path)[0].read_bytes() == GZ
+    assert hub.gets[-1] == ("wiki-18.jsonl.gz", 100_000)
+
+
+def test_a_folder_that_is_a_file(hub, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(RetrieverError) as error:
+        corpus(hub, tmp_path / "file")
+    assert refused(error, str(tmp_path / "file"))
+
+
+@pytest.mark.parametrize("content", [b"mine", bytes(len(GZ))])
+def test_another_file_in_the_way_is_left_alone(hub, tmp_path, content):
+    (tmp_path / "wiki-18.jsonl.gz").write_bytes(content)
+    with pytest.raises(RetrieverError) as error:
+        corpus(hub, tmp_path)
+    assert refused(error, str(tmp_path / "wiki-18.jsonl.gz"), "move it away")
+    assert files_in(tmp_path) == {"wiki-18.jsonl.gz": content}
+
+
+def test_two_fetches_of_one_file_do_not_tear_it(hub, tmp_path):
+    def stall(handler, name, body, start):
+        hub.fault = None
+        hub.begin(handler, body, start, 1000)
+        hub.released.wait(30)
+        handler.wfile.write(body[1000:])
+        return True
+
+    hub.fault = stall
+    child = process(tmp_path, "corpus", hub.url)
+    until(lambda: list(tmp_path.glob("*.part")) and partial(tmp_path).stat().st_size == 1000)
+    with pytest.raises(RetrieverError, match="another fetch"):
+        corpus(hub, tmp_path)
+    hub.released.set()
+    assert child.wait(20) == 0
+    assert files_in(tmp_path) == {"wiki-18.jsonl.gz": GZ}
+
+
+def test_another_version_does_not_continue_the_old_one(hub, tmp_path):
+    hub.fault = lambda *call: hub.begin(call[0], call[2], call[3], 0) or True
+    with pytest.raises(RetrieverDown):
+        corpus(hub, tmp_path)
+    partial(tmp_path).write_bytes(GZ[:1000])
+    newer = b"newer" * 50_000
+    hub.files, hub.fault = {CORPUS: {"wiki-18.jsonl.gz": newer}}, None
+    assert corpus(hub, tmp_path)[0].read_bytes() == newer
+    assert hub.gets[-1] == ("wiki-18.jsonl.gz", 0)
+
+
+def test_the_token_is_told_to_the_hub_and_not_to_the_store(hub, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret\n")
+    corpus(hub, tmp_path)
+    assert hub.tokens == {"hub": {"Bearer hf_secret"}, "store": {None}}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("HF_TOKEN", "gehéim"), ("ALL_PROXY", "nonsense://h:1")]
+)
+def test_an_environment_that_cannot_be_used(hub, tmp_path, monkeypatch, name, value):
+    monkeypatch.setenv(name, value)
+    with pytest.raises(RetrieverError) as error:
+        corpus(hub, tmp_path)
+    assert refused(error, name)
+
+
+def test_unknown_names(tmp_path):
+    with pytest.raises(RetrieverError, match="'wiki-19'; there are: wiki-18"):
+        fetch("wiki-19", tmp_path)
+    with pytest.raises(RetrieverError, match="'e6': wiki-18 has corpus, bm25, e5"):
+        fetch("wiki-18", tmp_path, what=["corpus", "e6"])
+
+
+def test_the_list_says_whence_and_what_is_pinned():
+    text = "\n".join(describe())
+    for parts in RESOURCES.values():
+        for key, part in parts.items():
+            assert all(word in text for word in (key, part.repo, *part.files))
+            assert part.revision is None or re.fullmatch("[0-9a-f]{40}", part.revision)
+            assert all(re.fullmatch("[0-9a-f]{64}", pin) for pin in part.sha256.values())
+            assert set(part.sha256) <= set(part.files)
+    assert "part_aa, part_ab -> e5_Flat.index" in text
+    assert text.count("revision unpinned") == 3
+
+
+def test_the_next_commands_name_what_was_fetched(tmp_path):
+    folder = tmp_path / "a folder"
+    steps = next_steps("wiki-18", folder)
+    assert len(steps) == 3
+    for step, name in zip(steps, ("wiki-18.jsonl.gz", "bm25", "e5_Flat.index"), strict=True):
+        assert step.startswith("mas-retrieve ") and f"'{folder}'/{name}" in step
+    assert next_steps("wiki-18", folder, ["bm25"]) == [steps[1]]
+    assert next_steps("wiki-18", folder, ["bm25,corpus", "bm25"]) == [steps[1], steps[0]]
