@@ -109,15 +109,21 @@ def _train(config: Any, resume: bool) -> None:
 
     saved = newest(config.folder / "checkpoints") if resume else None
     done = step_of(saved) if saved else 0
+    last = ""  # what the last step came to; stands beside what the next one is at
     with progress(config.run.name, config.train.steps, done, unit="steps") as bar:
+
+        def told(what: str) -> None:
+            bar.advance(0, note="; ".join(filter(None, (what, last))))
 
         def watch(metrics: dict[str, Any]) -> None:
             if "eval" in metrics:
                 typer.echo(_evaluation(metrics, config.eval.samples))
+            nonlocal last
             if "reward" in metrics:
-                bar.advance(1, note=headline(metrics))
+                last = headline(metrics)
+            bar.advance(int("reward" in metrics), note=last)
 
-        folder = train(config, resume=resume, watch=watch)
+        folder = train(config, resume=resume, watch=watch, told=told)
     plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots")
     typer.echo(f"run, checkpoints and plots: {folder}")
 

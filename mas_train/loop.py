@@ -1,7 +1,7 @@
 """The training loop: rollout, advantages, update, sync, log. Read this page first.
 
     for step in range(steps):
-        episodes   = collect(env, policies, prompts_of(step), samples=group_size)
+        episodes   = rollout(env, policies, prompts_of(step), samples=group_size)
         advantages = advantages(rewards, prompt, agent, trajectory)      # agent-wise by default
         learner.update(rows, advantages)                                 # one model, or several
         engine.load_weights(...)                                         # and probe it
@@ -13,6 +13,7 @@ a run that is killed and resumed goes on bit for bit (design, section 7).
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ from mas_envs import (
     Task,
     TaskSet,
     WorkflowEnv,
-    collect,
+    rollout,
 )
 from mas_envs.episodes.metrics import summary
 from mas_envs.errors import MasError, UserError
@@ -43,9 +44,17 @@ from mas_train.stopping import Stopped, StopSignal
 from mas_train.team import Team
 
 Watch = Callable[[dict[str, Any]], None]
+Told = Callable[[str], None]
+"""Hears every second, and in a few words, what a step is at."""
 
 
-def train(config: Config, *, resume: bool = False, watch: Watch = lambda metrics: None) -> Path:
+def train(
+    config: Config,
+    *,
+    resume: bool = False,
+    watch: Watch = lambda metrics: None,
+    told: Told = lambda what: None,
+) -> Path:
     """Train as configured; returns the run folder. `watch` sees each step's metrics.
 
     A new run refuses a folder that already holds one; `resume` continues from its newest
@@ -71,15 +80,15 @@ def train(config: Config, *, resume: bool = False, watch: Watch = lambda metrics
         failures = FailureWatch()
         try:
             for step in range(done, config.train.steps):
-                measured = evaluate(config, env, team, dev, step, stop)
-                metrics = train_step(config, env, team, tasks, step, episodes, stop, failures)
+                measured = evaluate(config, env, team, dev, step, stop, told)
+                metrics = train_step(config, env, team, tasks, step, episodes, stop, failures, told)
                 log.write(metrics | measured)
                 done = step + 1
                 watch(metrics | measured)
                 if done % config.train.checkpoint_every == 0 or done == config.train.steps:
                     folder.save(done, team.trained, episodes.position)
                 stop.check()
-            if measured := evaluate(config, env, team, dev, done, stop):
+            if measured := evaluate(config, env, team, dev, done, stop, told):
                 log.write({"step": done, **measured})
                 watch({"step": done, **measured})
         except (Exception, Stopped) as error:
@@ -102,15 +111,18 @@ def train_step(
     writer: EpisodeWriter,
     stop: StopSignal,
     failures: FailureWatch,
+    told: Told,
 ) -> dict[str, Any]:
     """One step of the loop above; returns its metrics."""
     clock = [time.perf_counter()]
     prompts = prompts_of(step, tasks, config.rollout.prompts_per_step, config.run.seed)
-    playing = play(config, env, team, prompts, step, config.rollout.group_size, config.sampling())
+    size, sampling = config.rollout.group_size, config.sampling()
+    playing = play(config, env, team, prompts, step, size, sampling, told)
     episodes = stop.run(playing)
     for episode in episodes:
         failures.see(episode)  # a rollout watches its own; few a step add up too
     clock.append(time.perf_counter())
+    told("learning")
     rows = episode_rows(episodes, team.trained_agents(env.possible_agents))
     credit = advantages(
         rows.reward,
@@ -132,7 +144,13 @@ def train_step(
 
 
 def evaluate(
-    config: Config, env: WorkflowEnv, team: Team, tasks: TaskSet, step: int, stop: StopSignal
+    config: Config,
+    env: WorkflowEnv,
+    team: Team,
+    tasks: TaskSet,
+    step: int,
+    stop: StopSignal,
+    told: Told,
 ) -> dict[str, Any]:
     """{"eval": summary} of the dev tasks with the weights after `step` steps, when it is due.
 
@@ -141,7 +159,8 @@ def evaluate(
     if not config.train.eval_every or step % config.train.eval_every:
         return {}
     chosen = tasks[: config.eval.tasks]
-    playing = play(config, env, team, chosen, step, config.eval.samples, config.eval_sampling())
+    samples, sampling = config.eval.samples, config.eval_sampling()
+    playing = play(config, env, team, chosen, step, samples, sampling, told, "dev tasks: ")
     return {"eval": summary(stop.run(playing), config.eval.samples)}
 
 
@@ -153,19 +172,36 @@ async def play(
     step: int,
     samples: int,
     sampling: Sampling,
+    told: Told,
+    of: str = "",
 ) -> list[Episode]:
-    """`samples` episodes per task, in (task, sample) order."""
-    return await collect(
-        env,
-        team.policies,
-        tasks,
-        samples=samples,
-        concurrency=config.rollout.concurrency,
-        seed=config.run.seed,
-        step=step,
-        sampling=sampling,
-        deadline_s=config.rollout.deadline_s,
-    )
+    """`samples` episodes per task, in (task, sample) order; `told` hears how many there are."""
+    episodes: list[Episode] = []
+
+    async def tell() -> None:
+        while True:
+            done = f"{of}{len(episodes)}/{len(tasks) * samples} episodes"
+            told(f"{done}, {team.sampled_tokens - before:,} tokens")
+            await asyncio.sleep(1)
+
+    before = team.sampled_tokens
+    telling = asyncio.create_task(tell())
+    try:
+        async for episode in rollout(
+            env,
+            team.policies,
+            tasks,
+            samples=samples,
+            concurrency=config.rollout.concurrency,
+            seed=config.run.seed,
+            step=step,
+            sampling=sampling,
+            deadline_s=config.rollout.deadline_s,
+        ):
+            episodes.append(episode)
+    finally:
+        telling.cancel()
+    return sorted(episodes, key=lambda episode: (episode.group, episode.sample))
 
 
 def prompts_of(step: int, tasks: TaskSet, count: int, seed: int) -> Sequence[Task]:

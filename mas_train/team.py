@@ -140,7 +140,7 @@ class Team:
     def __init__(self, config: Config, checkpoint: Path | None = None) -> None:
         if config.run.threads is not None:
             torch.set_num_threads(config.run.threads)
-        engines = load_engines(config, checkpoint)
+        self.engines = engines = load_engines(config, checkpoint)
         self.policies: dict[str, Policy] = {
             entry: engines[agent.model] for entry, agent in config.agents.items()
         }
@@ -149,6 +149,11 @@ class Team:
             for name, settings in config.models.items()
             if settings.optimizer is not None
         }
+
+    @property
+    def sampled_tokens(self) -> int:
+        """How many tokens the engines have sampled so far."""
+        return sum(engine.stats.tokens for engine in self.engines.values())
 
     def trained_agents(self, agents: Iterable[str]) -> set[str]:
         """Those of the agent ids whose turns are trained on."""

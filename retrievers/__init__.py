@@ -38,6 +38,11 @@ _LAZY = {
 }
 
 
+def __dir__() -> list[str]:
+    """For completion, also before anything is loaded."""
+    return sorted(__all__)
+
+
 def __getattr__(name: str) -> Any:
     """Load what costs time (numpy, json, asyncio) on first use."""
     if name not in _LAZY:

@@ -26,6 +26,7 @@ class Address:
         self.url, self.shown = str(endpoint), str(shown)
         self.health = str(shown.copy_with(path="/health"))
         self.again = 0.0  # after a fault: when it may be asked again, by `time.monotonic`
+        self.digest = ""  # of its index, in its last answer; "" if it tells none
 
     def fails(self, rest_s: float = REST_S) -> None:
         """Others are asked before it, for `rest_s` seconds."""
@@ -45,6 +46,20 @@ class Addresses:
             raise RetrieverError(f"retriever URL {url!r}; give one, or a list of them")
         self.all = [Address(one) for one in urls]
         self._turns = count()
+
+    def answers(self, address: Address, digest: str) -> None:
+        """`address` is well, and its index has that digest.
+
+        Raises RetrieverError when another one's index has another.
+        """
+        address.answers()
+        address.digest = digest
+        for other in self.all:
+            if digest and other.digest and other.digest != digest:
+                raise RetrieverError(
+                    f"{address.shown} and {other.shown} are servers of different indexes (digests "
+                    f"{digest[:32]} and {other.digest[:32]}); name servers of the same one"
+                )
 
     def in_order(self) -> list[Address]:
         """All, the one whose turn it is first, those that rest last.
@@ -66,7 +81,8 @@ def _endpoint(url: str) -> httpx.URL:
         parsed = httpx.URL(url)
         parsed.raw_host.decode().encode("idna")  # what the look-up of the host will do
     except (httpx.InvalidURL, TypeError, UnicodeError) as error:
-        raise RetrieverError(f"retriever URL {url!r}: {error}") from None
+        hint = "; write http:// before each of several" if "," in str(url) else ""
+        raise RetrieverError(f"retriever URL {url!r}: {error}{hint}") from None
     known = parsed.scheme in ("http", "https") and parsed.host and "," not in parsed.host
     if not known or not 0 < (80 if parsed.port is None else parsed.port) < 2**16:
         raise RetrieverError(f"retriever URL {url!r}; it must be like http://host:8000/retrieve")

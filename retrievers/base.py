@@ -16,7 +16,13 @@ class RetrieverDown(Exception):  # not a RetrieverError: worth another try, nobo
 
 
 class Passage(NamedTuple):
-    """A piece of text that can be found. `score` is 0 until a search sets it."""
+    """A piece of text that can be found.
+
+    `score`: higher is better, comparable within the list of one query only; 0 until a search sets
+    it. Of bm25 and lucene it is Anserini's BM25 score, of dense the inner product of the vectors
+    (the cosine, for most encoders), of hybrid Σ 1 / (60 + place in a part's list), of a URL
+    whatever the server says (0 if nothing).
+    """
 
     id: str
     title: str
@@ -46,6 +52,13 @@ class Retriever(Protocol):
     async def asearch(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`search` without blocking the event loop."""
         ...
+
+
+async def in_thread(self: Retriever, queries: Sequence[str], k: int) -> list[list[Passage]]:
+    """`search` in a thread: the `asearch` of retrievers that compute (`asearch = in_thread`)."""
+    import asyncio  # here: it takes longer than all of `import retrievers`
+
+    return await asyncio.to_thread(self.search, queries, k)
 
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

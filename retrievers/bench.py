@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,9 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from retrievers.base import Retriever, RetrieverError
+from retrievers.base import Passage, Retriever, RetrieverError
 from retrievers.judged import Judgements, Mean, mean, ndcg, read_qrels, read_queries, recall
 from retrievers.passages import open_passages
+from retrievers.processes import cpu_seconds, private_mb
 
 SAMPLED = 1000  # queries taken from the passages when none are given
 SAMPLED_WORDS = 8
@@ -47,33 +46,36 @@ class BenchReport:
     private_mb: float | None  # after the queries, of this process and its children
     timings: list[Timing]
     quality: dict[str, Mean] = field(default_factory=dict)  # e.g. "nDCG@10"; {} without judgements
+    sampled: bool = False  # the queries: from the passages, as none were given
 
 
 def bench(
-    where: str | Path,
+    where: str | Path | Retriever,
     *,
     queries: Path | None = None,
     qrels: Path | None = None,
     k: int = 10,
     threads: Sequence[int] = (1,),
 ) -> BenchReport:
-    """Time the retriever at `where` (all that `retrievers.load` takes), and judge it by `qrels`.
+    """Time a retriever, or what `retrievers.load` or a corpus gives, and judge it by `qrels`.
 
     Without `queries`, 1,000 are runs of 8 words from its passages. Timed are batches of 64 queries
     and then single queries on each number of `threads`. With `qrels`: nDCG@10 and recall@k over
     the judged queries that have a relevant passage. Raises RetrieverError for files that cannot be
     read, or when there is nothing to search with.
     """
-    from retrievers import load
+    from retrievers.indexes import open_or_index
 
     _check(k, threads, queries, qrels)
     asked = read_queries(queries) if queries else None
     judgements = read_qrels(qrels) if qrels else {}
     start = time.perf_counter()
-    retriever = load(where)
+    retriever = open_or_index(where) if isinstance(where, str | Path) else where
     open_s = time.perf_counter() - start
+    sampled = asked is None
     if asked is None:
-        asked = {str(place): text for place, text in enumerate(sample_queries(where))}
+        texts = sample_queries(where, getattr(retriever, "passages", None))
+        asked = {str(place): text for place, text in enumerate(texts)}
     quality = judge(retriever, asked, judgements, k) if judgements else {}
 
     texts = list(asked.values())
@@ -81,7 +83,9 @@ def bench(
         retriever.search([text], k)
     timings = [timed(retriever, texts, k, batch=BATCH)]
     timings += [timed(retriever, texts, k, threads=number) for number in threads]
-    return BenchReport(str(where), len(texts), k, open_s, private_mb(), timings, quality)
+    name = str(where) if isinstance(where, str | Path) else type(where).__name__
+    memory = private_mb()
+    return BenchReport(name, len(texts), k, open_s, memory, timings, quality, sampled)
 
 
 def _check(k: int, threads: Sequence[int], queries: Path | None, qrels: Path | None) -> None:
@@ -93,17 +97,17 @@ def _check(k: int, threads: Sequence[int], queries: Path | None, qrels: Path | N
         raise RetrieverError("judgements (qrels) need the queries they are about; give queries too")
 
 
-def sample_queries(where: str | Path) -> list[str]:
-    """Runs of words from an index's passages, drawn with a fixed seed.
+def sample_queries(where: object, passages: Sequence[Passage] | None = None) -> list[str]:
+    """Runs of words from `passages`, by default those of an index, drawn with a fixed seed.
 
     Raises RetrieverError where the passages cannot be read, or hold no text.
     """
-    folder = Path(where, "passages")
-    if not folder.is_dir():
+    if passages is None and isinstance(where, str | Path) and Path(where, "passages").is_dir():
+        passages = open_passages(Path(where, "passages"))
+    if passages is None:
         raise RetrieverError(
             f"{where}: no passages of ours there to take queries from; give queries"
         )
-    passages = open_passages(folder)
     rng = np.random.default_rng(0)
     sampled: list[str] = []
     for _ in range(2 * SAMPLED if len(passages) else 0):
@@ -164,39 +168,6 @@ def _in_threads(work: Callable[[], None], threads: int) -> None:
             future.result()
 
 
-# ---- what the process costs --------------------------------------------------------------------
-
-
-def _processes() -> list[Path]:
-    """/proc folders of this process and its children (a JVM is one); [] where there is no /proc."""
-    found = [Path("/proc/self")] if Path("/proc/self/smaps_rollup").exists() else []
-    for listing in Path("/proc/self/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError):  # a thread that has just ended
-            found += [Path("/proc", pid) for pid in listing.read_text().split()]
-    return found
-
-
-def cpu_seconds() -> float:
-    """CPU seconds of this process so far and, on Linux, of its children."""
-    total = time.process_time()
-    for folder in _processes()[1:]:
-        fields = (folder / "stat").read_text().rpartition(")")[2].split()
-        total += sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
-    return total
-
-
-def private_mb() -> float | None:
-    """Memory of this process and its children that is theirs alone (10^6 bytes).
-
-    Not counted are pages of mapped files, which are the system's cache. None if not Linux.
-    """
-    total = 0
-    for folder in _processes():
-        lines = (folder / "smaps_rollup").read_text().splitlines()
-        total += sum(int(line.split()[1]) for line in lines if line.startswith("Anonymous:"))
-    return total * 1024 / 1e6 or None
-
-
 def show(report: BenchReport) -> None:
     """Print the report as a table on stdout."""
     from rich.console import Console
@@ -213,6 +184,11 @@ def show(report: BenchReport) -> None:
     console.print(table)
     memory = "" if report.private_mb is None else f"; {report.private_mb:,.0f} MB private"
     console.print(f"opened in {report.open_s:.2f} s{memory}")
+    if report.sampled:
+        console.print(f"queries: runs of {SAMPLED_WORDS} words from its passages")
     for name, value in report.quality.items():
-        interval = f"{value.mean:.4f} ± {value.half:.4f} (95 %, {value.queries:,} queries)"
-        console.print(f"{name}: {interval}")
+        half = "" if value.queries == 1 else f" ± {value.half:.4f}"
+        console.print(f"{name}: {value.mean:.4f}{half} (95 %, {value.queries:,} queries)")
+    for value in list(report.quality.values())[:1]:
+        if left := report.queries - value.queries:
+            console.print(f"nothing is judged relevant for {left:,} of {report.queries:,} queries")

@@ -12,7 +12,10 @@ import typer
 
 from retrievers.base import Passage, RetrieverError, well_formed
 from retrievers.console import Commands, command_line, epilog, key_values
-from retrievers.progress import say
+from retrievers.option_help import IndexCommand, SearchCommand, ServeCommand
+from retrievers.progress import say, stages
+
+SHOWN = 300  # characters of a passage's text
 
 
 class _Commands(Commands):
@@ -38,16 +41,20 @@ app = command_line(
 Where = Annotated[
     str,
     typer.Argument(
-        metavar="WHERE", help="Folder of an index (also Anserini's), a corpus, or a server's URL."
+        metavar="WHERE",
+        help="Folder of an index (also Anserini's), a corpus, a server's URL, or module:attribute.",
     ),
 ]
 Options = Annotated[
     list[str] | None,
-    typer.Option("--option", "-o", metavar="KEY=VALUE", help="Of the backend; repeatable."),
+    typer.Option(
+        "--option", "-o", metavar="KEY=VALUE", help="Of the backend (see below); repeatable."
+    ),
 ]
 
 
 @app.command(
+    cls=IndexCommand,
     epilog=epilog(
         [
             "mas-retrieve index corpus.jsonl index",
@@ -55,7 +62,7 @@ Options = Annotated[
             "mas-retrieve index part-*.parquet index --backend dense \\",
             "    --option encoder=intfloat/e5-base-v2",
         ]
-    )
+    ),
 )
 def index(
     corpus: Annotated[
@@ -77,7 +84,6 @@ def index(
     """Index the passages of CORPUS in the new folder OUT."""
     from retrievers.indexes import build
     from retrievers.manifest import read_manifest
-    from retrievers.progress import stages
 
     started = time.monotonic()
     with stages() as told:
@@ -99,18 +105,20 @@ def index(
 
 
 @app.command(
+    cls=SearchCommand,
     epilog=epilog(
         [
             'mas-retrieve search index "who wrote Hamlet"',
             'mas-retrieve search corpus.jsonl "vitamin D" "bone density" -k 10',
             'mas-retrieve search http://127.0.0.1:8000 "who wrote Hamlet" --json',
         ]
-    )
+    ),
 )
 def search(
     where: Where,
     query: Annotated[
-        list[str], typer.Argument(metavar="QUERY...", help="What to look for, in plain words.")
+        list[str],
+        typer.Argument(metavar="QUERY...", help="Plain words; quote each."),
     ],
     k: Annotated[int, typer.Option("-k", help="How many passages at most, for each.")] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="A line of JSON for each query.")] = False,
@@ -118,7 +126,6 @@ def search(
 ) -> None:
     """Print the passages that fit each QUERY best."""
     from retrievers.indexes import open_or_index
-    from retrievers.progress import stages
 
     with stages(transient=True) as told:
         retriever = open_or_index(where, progress=told, **key_values(option or (), "--option"))
@@ -138,40 +145,48 @@ def _show(query: str, passages: list[Passage], title: bool) -> None:
         typer.echo(f"no passage matches {well_formed(query)!r}", err=True)
     for rank, passage in enumerate(passages, 1):
         typer.echo(f"{rank}. {passage.score:.4f}  [{passage.id}]  {passage.title}".rstrip())
-        typer.echo(f"   {' '.join(passage.text.split())[:300]}")
+        text = " ".join(passage.text.split())
+        typer.echo(f"   {text if len(text) <= SHOWN else f'{text[:SHOWN].rstrip()}…'}")
 
 
-@app.command(epilog=epilog(["mas-retrieve info index", "mas-retrieve info index --check"]))
+@app.command(
+    epilog=epilog(
+        [
+            "mas-retrieve info index --check",
+            "mas-retrieve info http://127.0.0.1:8000",
+        ]
+    )
+)
 def info(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder of an index.")],
+    where: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHERE", help="Folder of an index (also Anserini's), or a server's URL."
+        ),
+    ],
     check: Annotated[
         bool, typer.Option("--check", help="Read all files and compare them with their hashes.")
     ] = False,
 ) -> None:
-    """Print what an index is and how it was made, as JSON."""
-    from dataclasses import asdict
+    """Print what an index is and how it was made, or what a server tells, as JSON."""
+    from retrievers.info import info as facts_of
 
-    from retrievers.manifest import check_contents, check_sizes, read_manifest
-    from retrievers.progress import stages
-
-    made = read_manifest(out)
-    check_sizes(out, made)
-    if check:
-        with stages(transient=True) as told:
-            check_contents(out, made, told)
-        typer.echo(f"{out}: all {len(made.files)} files are what they were", err=True)
-    shown = asdict(made) | {"files": len(made.files), "bytes": made.bytes}
-    typer.echo(json.dumps(shown, indent=1, ensure_ascii=False))
+    with stages(transient=True) as told:
+        facts = facts_of(where, check=check, progress=told)
+    if check and "files" in facts:
+        typer.echo(f"{where}: all {facts['files']} files are what they were", err=True)
+    typer.echo(json.dumps(facts, indent=1, ensure_ascii=False))
 
 
 @app.command(
+    cls=ServeCommand,
     epilog=epilog(
         [
             "mas-retrieve serve index",
             "mas-retrieve serve index --host 0.0.0.0 --port 8080 --limit topk=100",
             'curl -d \'{"queries": ["who wrote Hamlet"]}\' localhost:8000/retrieve',
         ]
-    )
+    ),
 )
 def serve(
     where: Where,
@@ -179,7 +194,7 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8000,
     limit: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="topk, queries, waiting…; repeatable."),
+        typer.Option(metavar="KEY=VALUE", help="See below; repeatable."),
     ] = None,
     access_log: Annotated[
         bool, typer.Option("--access-log", help="A line on stderr for each request.")
@@ -187,16 +202,16 @@ def serve(
     option: Options = None,
 ) -> None:
     """Answer POST /retrieve, as Search-R1's and DrMAS's servers do."""
-    from retrievers.indexes import is_index, open_or_index
+    from retrievers.indexes import is_index, load
     from retrievers.options import check_options
     from retrievers.server import Limits
     from retrievers.server import serve as run
 
     options, limits = key_values(option or (), "--option"), key_values(limit or (), "--limit")
     check_options("--limit", Limits, limits)
-    served = where if is_index(where) else open_or_index(where, **options)
-    taken = options if isinstance(served, str) else {}
-    run(served, host=host, port=port, limits=Limits(**limits), access_log=access_log, **taken)
+    if not (is_index(where) or Path(where).exists()):
+        load(where)  # which says what to do
+    run(where, host=host, port=port, limits=Limits(**limits), access_log=access_log, **options)
 
 
 @app.command(
@@ -209,9 +224,7 @@ def serve(
     )
 )
 def bench(
-    where: Annotated[
-        str, typer.Argument(metavar="WHERE", help="Folder of an index, or a server's URL.")
-    ],
+    where: Where,
     queries: Annotated[Path | None, typer.Option(help="TSV (id, text) or JSONL.")] = None,
     qrels: Annotated[Path | None, typer.Option(help="Judgements (TREC): nDCG, recall.")] = None,
     k: Annotated[int, typer.Option("-k", help="How many passages for each query.")] = 10,
@@ -247,7 +260,6 @@ def fetch(
 ) -> None:
     """Fetch a corpus and indexes that the field uses; goes on where it was interrupted."""
     from retrievers import fetch as fetching
-    from retrievers.progress import stages
 
     if list_:
         typer.echo("\n".join(fetching.describe()))

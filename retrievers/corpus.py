@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -12,6 +14,7 @@ from retrievers.base import Passage, Progress, RetrieverError, silent, well_form
 Where = str | Path | Sequence[str | Path]
 STAGE = "reading (bytes)"
 _SHARD = re.compile(r".+(\.jsonl|\.tsv|\.parquet)(\.gz|\.zst)?")
+_NO_CORPUS = re.compile(r"(queries|qrels|topics)\b.*", re.IGNORECASE)
 _WHOLE = re.compile(r"corpus(\.jsonl|\.tsv|\.parquet)(\.gz|\.zst)?")
 
 
@@ -45,6 +48,29 @@ def load_corpus(where: Where, *, progress: Progress = silent) -> Iterator[Passag
     progress(STAGE, before, total)
 
 
+@contextlib.contextmanager
+def naming_repeats(where: Where) -> Iterator[None]:
+    """A `RepeatedId` of passages that come from `where` is one that names their places.
+
+    They are found by reading once more, up to the second one.
+    """
+    from retrievers.corpus_rows import rows_of
+    from retrievers.id_order import RepeatedId
+
+    try:
+        yield
+    except RepeatedId as error:
+        files = corpus_files(where)
+        if not all(path.is_file() for path in files):  # a pipe is read only once
+            raise
+        places = (place for path in files for place, _ in rows_of(path, lambda _: None))
+        first, second = error.rows
+        named = list(itertools.islice(places, first, second + 1))
+        if len(named) != second - first + 1:  # changed meanwhile
+            raise
+        raise RepeatedId(error.id, error.rows, (named[0], named[-1])) from None
+
+
 def corpus_files(where: Where) -> list[Path]:
     """The files that `load_corpus` reads for `where`. Raises RetrieverError when there are none."""
     if isinstance(where, str | Path):
@@ -69,6 +95,11 @@ def _files_of(path: Path) -> list[Path]:
         index = (path / "manifest.json").exists()
         hint = "it is an index, made already" if index else "give a .jsonl, .tsv or .parquet file"
         raise RetrieverError(f"{path}: a folder without corpus.jsonl or shards; {hint}")
+    if wrong := [file.name for file in shards if _NO_CORPUS.fullmatch(file.name)]:
+        raise RetrieverError(
+            f"{path}: a folder without corpus.jsonl, and {wrong[0]} looks like no passages; add "
+            "the corpus, or name the files to be read"
+        )
     if len({match[1] for file in shards if (match := _SHARD.fullmatch(file.name))}) > 1:
         names = f"{shards[0].name}, {shards[-1].name}"
         raise RetrieverError(f"{path}: files of several formats ({names}); name those to be read")

@@ -12,6 +12,9 @@ from retrievers.corpus_bytes import Told, Unreadable, lines_in, texts_in
 
 ROWS = 1024  # of a Parquet file at once
 COLUMNS = ("_id", "id", "title", "text", "contents")
+# As the first field of a TSV they are taken for a name that we do not know, not for an id.
+_ID_NAMES = ("id", "_id", "pid", "docid", "doc_id", "doc-id", "passage_id", "passage-id", "psg_id",
+             "corpus-id", "corpus_id", "qid", "query-id", "query_id", "docno")  # fmt: skip
 _PARQUET = b"PAR1"
 
 
@@ -58,6 +61,11 @@ def _tsv(lines: Iterator[tuple[str, str]]) -> Iterator[tuple[str, dict[str, str]
         if _names_columns(names):
             columns, fewest, read = names, len(names), _unquoted
             continue
+        if names and names[0].strip().lower() in _ID_NAMES:
+            raise RetrieverError(
+                f"{place}: {', '.join(names)[:80]!r} looks like names of columns; they must be id, "
+                "text and perhaps title (in any order)"
+            )
         if not fewest <= len(fields) <= len(columns):
             wanted = "<TAB>".join(columns if fewest > 2 else ["id", "text[<TAB>title]"])
             raise RetrieverError(

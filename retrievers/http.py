@@ -8,6 +8,7 @@ import random
 import re
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from retrievers.addresses import REST_S, Address, Addresses
@@ -22,6 +23,7 @@ MAX_BYTES = 2**26  # of one answer, decompressed; 2,000 queries x 3 passages tak
 PAUSE_S, MAX_PAUSE_S = 0.5, 2.0  # the first; it doubles, for a server may be starting
 MAX_REST_S = 60.0  # whatever Retry-After says
 IN_FLIGHT = 64  # requests of one event loop; the others wait
+DIGEST = "x-index-digest"  # the header of an answer
 _WANTS_ONE = re.compile(rb"[\"'`]query[\"'`]|missing query\b|\bquery is (missing|required)", re.I)
 _jitter = random.Random()  # not the global generator, whose draws belong to the caller
 _background: dict[int, asyncio.AbstractEventLoop] = {}
@@ -31,6 +33,8 @@ class _Answer(NamedTuple):
     address: Address
     status: int
     content: bytes
+    found: list[list[Passage]]  # if the status is 200
+    digest: str  # of the index; "" from servers that tell none
 
 
 class _Fault(NamedTuple):  # worth another try
@@ -49,9 +53,11 @@ class HTTPRetriever:
     `RetrieverDown` is raised. Any other refusal (wrong path, wrong key) is a `RetrieverError`.
 
     Several URLs (a list, or with commas between) are servers of the same index. They take turns; a
-    fault moves on to the next at once, and so does silence after a fair share of the time that is
-    left. An attempt is over when all have failed. `search` may be called from any thread, also
-    after a fork.
+    fault or an unusable answer moves on to the next at once, and so does silence after a fair share
+    of the time that is left. An attempt is over when all have failed. Servers that tell the digest
+    of their index (ours: X-Index-Digest) must tell the same, or a `RetrieverError` names two that
+    do not; others are taken at their word. `search` may be called from any thread, also after a
+    fork; a pickle holds the URLs.
     """
 
     def __init__(
@@ -82,13 +88,18 @@ class HTTPRetriever:
         if not self._one_by_one:
             answer = await self._post({"queries": queries, **asked}, deadline)
             if answer.status not in (400, 422) or not _WANTS_ONE.search(answer.content):
-                return _passages(answer, len(queries), k)
+                return _found(answer)
         found = []
         for query in queries:
             answer = await self._post({"query": query, **asked}, deadline)
-            found += _passages(answer, 1, k)
+            found += _found(answer)
             self._one_by_one = True
         return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        urls = [address.url for address in self._addresses.all]
+        again = partial(HTTPRetriever, timeout_s=self.timeout_s, attempts=self.attempts)
+        return again, (urls,)
 
     async def _post(self, body: dict[str, Any], deadline: float) -> _Answer:
         """The first answer that a retry would not change."""
@@ -127,8 +138,12 @@ class HTTPRetriever:
                     outcome = await _ask(client, address, body)
             except TimeoutError:
                 outcome = _Fault(address, f"no answer within {share:.3g} s", 0.0)
+            except RetrieverDown as error:
+                if len(order) == 1:
+                    raise _down(address, str(error)) from None
+                outcome = _Fault(address, str(error), 0.0)
             if isinstance(outcome, _Answer):
-                address.answers()
+                self._addresses.answers(address, outcome.digest)
                 return outcome
             address.fails(min(outcome.wish_s or REST_S, MAX_REST_S))
             faults.append(outcome)
@@ -169,24 +184,35 @@ async def _ask(
             async for chunk in reply.aiter_bytes():
                 content += chunk
                 if len(content) > MAX_BYTES:
-                    raise _down(address, f"an answer of more than {MAX_BYTES:,} bytes")
+                    raise RetrieverDown(f"an answer of more than {MAX_BYTES:,} bytes")
     except httpx.HTTPError as error:
         return _Fault(address, f"{type(error).__name__} {error}".rstrip(), 0.0)
     if reply.status_code not in (408, 429) and reply.status_code < 500:
-        return _Answer(address, reply.status_code, bytes(content))
+        digest = reply.headers.get(DIGEST, "")
+        return _read(address, reply.status_code, bytes(content), body, digest)
     wish = reply.headers.get("Retry-After", "")  # the other form, a date, is rare
     wish_s = float(wish) if wish.isascii() and wish.isdigit() else 0.0
     return _Fault(address, f"HTTP {reply.status_code} {excerpt(bytes(content))}", wish_s)
 
 
-def _passages(answer: _Answer, queries: int, k: int) -> list[list[Passage]]:
+def _read(
+    address: Address, status: int, content: bytes, body: dict[str, Any], digest: str
+) -> _Answer:
+    if status >= 300:
+        return _Answer(address, status, content, [], digest)
+    try:
+        found = read_answer(content, len(body.get("queries", [""])), body["topk"])
+    except RetrieverDown as error:
+        raise RetrieverDown(f"an unusable answer: {error}") from None
+    return _Answer(address, status, content, found, digest)
+
+
+def _found(answer: _Answer) -> list[list[Passage]]:
     if answer.status >= 300:
         what = f"refused: HTTP {answer.status} {excerpt(answer.content)}"
-        raise RetrieverError(f"{answer.address.shown} {what}; check the URL and its path")
-    try:
-        return read_answer(answer.content, queries, k)
-    except RetrieverDown as error:
-        raise _down(answer.address, f"an unusable answer: {error}") from None
+        fix = "; check the URL and its path" if answer.status not in (400, 413, 422) else ""
+        raise RetrieverError(f"{answer.address.shown} {what}{fix}")
+    return answer.found
 
 
 def _down(address: Address, what: str) -> RetrieverDown:

@@ -7,19 +7,21 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from retrievers.backends import BACKENDS, check_build, get_backend
 from retrievers.base import Passage, Progress, Retriever, RetrieverError, check_request, silent
+from retrievers.options import accepted, check_options, checked_count, nearest
 
 if TYPE_CHECKING:
     from retrievers.passages import Passages
 
 FORMAT = 1
-RESUMES = True  # see `retrievers.indexes.BACKENDS`
+RESUMES = True
 DEPTH = 100  # passages asked of each part, unless a search wants more
 CONSTANT = 60
+_PARTS = sorted(set(BACKENDS) - {"hybrid"})
 
 
 class Hybrid:
@@ -36,9 +38,7 @@ class Hybrid:
     def __init__(self, parts: Sequence[Retriever], *, depth: int = DEPTH) -> None:
         if not parts:
             raise RetrieverError("parts must hold at least one retriever")
-        if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-            raise RetrieverError(f"depth must be an integer >= 1, got {depth!r}")
-        self.parts, self.depth = list(parts), depth
+        self.parts, self.depth = list(parts), checked_count("depth", depth)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """The at most k best passages for each query (see `Retriever`)."""
@@ -73,6 +73,13 @@ def fuse(lists: Sequence[Sequence[Passage]], k: int) -> list[Passage]:
     return [passages[id_]._replace(score=scores[id_]) for id_ in best]
 
 
+def check_first(*, depth: int = DEPTH, **parts: dict[str, Any] | None) -> None:
+    """Raise RetrieverError for what `write_index` or one of its parts would refuse anyway."""
+    checked_count("depth", depth)
+    for name, options in _chosen({"bm25": {}, "dense": {}, **parts}).items():
+        check_build(f"the part {name}", get_backend(name), options)
+
+
 def write_index(
     passages: Passages,
     folder: Path,
@@ -87,22 +94,19 @@ def write_index(
     `write_index(passages, folder, dense={"encoder": "intfloat/e5-base-v2"}, bm25={"k1": 1.2})`.
     A part that an interrupted build finished is kept.
     """
-    from retrievers.indexes import check_options
-
+    checked_count("depth", depth)
     options = _chosen({"bm25": {}, "dense": {}, **parts})
-    if not isinstance(depth, int) or isinstance(depth, bool) or depth < 1:
-        raise RetrieverError(f"depth must be an integer >= 1, got {depth!r}")
     for name, chosen in options.items():  # all of them before the first hour of work
-        check_options(f"the part {name}", _module(name).write_index, chosen)
+        check_options(f"the part {name}", get_backend(name).check_first, chosen)
     settings = {}
     for name, chosen in options.items():
         done = folder / f"{name}.json"
         if not done.exists():
-            module, place = _module(name), folder / name
-            if place.exists() and not getattr(module, "RESUMES", False):
+            part, place = get_backend(name), folder / name
+            if place.exists() and not part.RESUMES:
                 shutil.rmtree(place)
             place.mkdir(parents=True, exist_ok=True)
-            made = module.write_index(passages, place, progress=progress, **chosen)
+            made = part.write_index(passages, place, progress=progress, **chosen)
             done.write_text(json.dumps(made))
         settings[name] = json.loads(done.read_bytes())
     return {"format": FORMAT, "depth": depth, "parts": settings}
@@ -117,8 +121,6 @@ def open_index(
     **parts: dict[str, Any] | None,
 ) -> Hybrid:
     """The retriever over an index; `parts`: name of a part to its options of searching."""
-    from retrievers.indexes import check_options
-
     if settings.get("format") != FORMAT:
         raise RetrieverError(
             f"hybrid format {settings.get('format')!r}, this version reads {FORMAT}; build the "
@@ -128,26 +130,37 @@ def open_index(
     for name, chosen in options.items():
         if name not in settings["parts"]:
             raise RetrieverError(f"{name}: no part of this index ({', '.join(settings['parts'])})")
-        check_options(f"a search with {name}", _module(name).open_index, chosen)
+        check_options(f"a search with {name}", get_backend(name).open_index, chosen)
     opened = [
-        _module(name).open_index(passages, folder / name, made, **options.get(name, {}))
+        get_backend(name).open_index(passages, folder / name, made, **options.get(name, {}))
         for name, made in settings["parts"].items()
     ]
     return Hybrid(opened, depth=settings["depth"] if depth is None else depth)
 
 
 def _chosen(parts: dict[str, dict[str, Any] | None]) -> dict[str, dict[str, Any]]:
+    for name, options in parts.items():
+        if name not in _PARTS:
+            raise RetrieverError(f"unknown option {name!r} for hybrid; {_its_place(name, options)}")
+        if options is not None and not isinstance(options, dict):
+            raise RetrieverError(
+                f"{name} must be a dict of its options, as {_written('dense', 'encoder', '…')}, "
+                f"got {options!r:.80}"
+            )
     chosen = {name: options for name, options in parts.items() if options is not None}
-    for name, options in chosen.items():
-        if not isinstance(options, dict):
-            raise RetrieverError(f"{name} must be a dict of options, got {options!r}")
+    if parts and not chosen:
+        raise RetrieverError(f"no part is left of {', '.join(parts)}; one must not be None")
     return chosen
 
 
-def _module(name: str) -> Any:
-    from retrievers.indexes import BACKENDS
+def _its_place(name: str, value: Any) -> str:
+    for part in _PARTS:
+        functions = get_backend(part).check_first, get_backend(part).open_index
+        if any(accepted(function, {name: value}) for function in functions):
+            return f"it is one of {part}: {_written(part, name, value)}"
+    return nearest(name, ["depth", *_PARTS])
 
-    if name not in BACKENDS or name == "hybrid":
-        known = ", ".join(sorted(set(BACKENDS) - {"hybrid"}))
-        raise RetrieverError(f"unknown part {name!r}; known: depth, {known}")
-    return import_module(BACKENDS[name])
+
+def _written(part: str, name: str, value: Any) -> str:
+    options = {name: value if isinstance(value, str | int | float) else "…"}
+    return f"{part}={json.dumps(options, ensure_ascii=False)}"

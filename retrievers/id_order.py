@@ -5,8 +5,9 @@ from __future__ import annotations
 import heapq
 import marshal
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,6 +15,21 @@ from retrievers.base import RetrieverError
 
 RUN_ROWS, RUN_BYTES = 1 << 18, 1 << 25  # a run is written when it holds either
 BLOCK = 2048  # ids of one run in memory during the merge
+
+
+class RepeatedId(RetrieverError):
+    """Two passages have one id; `rows` counts from 0."""
+
+    def __init__(self, id_: str, rows: tuple[int, int], places: Sequence[str] = ()) -> None:
+        first, second = places or [f"passages[{row}]" for row in rows]
+        super().__init__(
+            f"passage id {id_!r:.80} occurs twice: {first} and {second}; make the ids unique, or "
+            'keep the last one (--duplicates keep_last, duplicates="keep_last")'
+        )
+        self.id, self.rows = id_, rows
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RetrieverError, self.args
 
 
 class IdOrder:
@@ -46,8 +62,8 @@ class IdOrder:
     def finish(self, *, keep_last: bool) -> tuple[np.ndarray, np.ndarray]:
         """Rows in the order of their ids, and the rows dropped for a later one of the same id.
 
-        Two uint32 arrays; both count rows as they were added. Raises RetrieverError for a
-        repeated id unless `keep_last`.
+        Two uint32 arrays; both count rows as they were added. Raises RepeatedId unless
+        `keep_last`.
         """
         order, dropped = array("I"), array("I")
         previous = None
@@ -58,11 +74,7 @@ class IdOrder:
                 dropped.append(order[-1])
                 order[-1] = row
             else:
-                raise RetrieverError(
-                    f"passage id {id_.decode()!r} occurs twice: passages[{order[-1]}] and "
-                    f"passages[{row}] (from 0); make the ids unique, or build with "
-                    'duplicates="keep_last"'
-                )
+                raise RepeatedId(id_.decode(), (order[-1], row))
             previous = id_
         for path in self._files:
             path.unlink()

@@ -10,13 +10,12 @@ import errno
 import re
 import shutil
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Literal
 
+from retrievers.backends import BACKENDS, check_build, get_backend
 from retrievers.base import Passage, Progress, Retriever, RetrieverError, silent
-from retrievers.corpus import load_corpus
+from retrievers.corpus import load_corpus, naming_repeats
 from retrievers.manifest import (
     NAME,
     Manifest,
@@ -25,20 +24,14 @@ from retrievers.manifest import (
     read_manifest,
     write_manifest,
 )
-from retrievers.options import called, check_options, functions_in, nearest, noted, taken_by
+from retrievers.options import accepted, as_json, call_with_options, callables, check_options
+from retrievers.own import is_own, open_own
 from retrievers.workspace import NOT_INDEX, open_workspace
 
 __all__ = ["BACKENDS", "build", "check_options", "is_index", "load", "open_or_index"]
 
-BACKENDS = {
-    "bm25": "retrievers.bm25",
-    "dense": "retrievers.dense",
-    "hybrid": "retrievers.hybrid",
-    "lucene": "retrievers.lucene",
-}
-"""Each is a module with `write_index` and `open_index`. One that goes on from the files which an
-interrupted build of the same index left in its folder says so by `RESUMES = True`; others find
-their folder empty."""
+_HOST_PORT = re.compile(r"[\w.-]+:\d{1,5}(/|,|$)")
+RESUMED = "going on, texts are there already: (passages)"
 
 
 def build(
@@ -59,74 +52,80 @@ def build(
     the same build of the same files goes on from there as far as it can; any other build removes
     it. Raises RetrieverError for mistakes, a full disk and a folder that is used otherwise.
     """
-    from retrievers.intake import job_of, take_in  # numpy
+    from retrievers.intake import build_key, write_texts  # numpy
 
-    module = _backend(backend)
-    check_options(f"the backend {backend}", module.write_index, options)
-    named, functions = noted(options), functions_in(options)
-    told = silent if progress is None else progress
+    module = get_backend(backend)
+    named, functions = as_json(options), callables(options)
+    check_build(f"the backend {backend}", module, options)
+    report = silent if progress is None else progress
     place = Path(out).resolve()
     try:
-        with open_workspace(place, overwrite) as space:
-            job = None if functions else job_of(corpus, duplicates, backend, named)
-            passages, facts, resumed = take_in(space, corpus, duplicates, job, told)
-            space.keep_if_stopped = job is not None
-            space.keep_if_failed = job is not None and _resumes(module)
-            folder = space.folder / backend
-            if not (resumed and _resumes(module)):
+        with open_workspace(place, overwrite) as workspace:
+            key = None if functions else build_key(corpus, duplicates, backend, named)
+            passages, facts, resumed = write_texts(workspace, corpus, duplicates, key, report)
+            if resumed:
+                report(RESUMED, len(passages), None)
+            workspace.keep_if_stopped = key is not None
+            workspace.keep_if_failed = key is not None and module.RESUMES
+            folder = workspace.folder / backend
+            if not (resumed and module.RESUMES):
                 _empty(folder)
-            settings = module.write_index(passages, folder, progress=told, **options)
+            settings = module.write_index(passages, folder, progress=report, **options)
             del passages  # its files are about to move
-            files = listed_files(space.folder, NOT_INDEX, told)
+            files = listed_files(workspace.folder, NOT_INDEX, report)
             made = Manifest(backend, named, settings, facts, duplicates, files)
-            write_manifest(space.folder, made)
-            space.publish()
+            write_manifest(workspace.folder, made)
+            workspace.publish()
     except OSError as error:
         if (why := _disk_full(error)) is None:
             raise
         raise RetrieverError(f"{out}: cannot write the index: {why}") from None
-    return load(out, **taken_by(module.open_index, functions))
+    return load(out, **accepted(module.open_index, functions))
 
 
 def load(where: str | Path, **options: Any) -> Retriever:
     """Open the folder of an index, a Lucene index of Anserini or Pyserini, or a server's URL.
 
-    Several URLs of the same index are separated by commas. `options` are those of searching with
-    the backend (or of `HTTPRetriever`). Raises RetrieverError when nothing of that kind is there,
-    and for an index that is damaged or of another version.
+    Several URLs of the same index are separated by commas. "module:attribute" is a retriever of
+    your own, or a class or function that makes one. `options` are those of searching with the
+    backend (of `HTTPRetriever`, of what makes your own). Raises RetrieverError when nothing of that
+    kind is there, and for an index that is damaged or of another version.
     """
     if isinstance(where, str) and where.startswith(("http://", "https://")):
         from retrievers.http import HTTPRetriever
 
         urls = re.split(r"\s*,\s*(?=https?://)", where)
-        return called("a server", HTTPRetriever, urls if len(urls) > 1 else urls[0], **options)
+        given = urls if len(urls) > 1 else urls[0]
+        return call_with_options("a server", HTTPRetriever, given, **options)
     folder = Path(where)
     if (folder / NAME).is_file():
         return _open(folder, options)
-    if (folder.parent / NAME).is_file() and folder.is_dir():
-        raise RetrieverError(f"{where}: a part of the index {folder.parent}; give that folder")
-    if _is_lucene(folder):
+    if is_lucene(folder) and _whole_of(folder) is None:
         from retrievers.lucene import open_anserini
 
-        return called("a search with lucene", open_anserini, folder, **options)
-    raise RetrieverError(f"{where}: {_why_no_index(folder)}")
+        return call_with_options("a search with lucene", open_anserini, folder, **options)
+    if is_own(where):
+        return open_own(str(where), **options)
+    raise RetrieverError(f"{where}: {why_no_index(where)}")
 
 
 def is_index(where: str | Path) -> bool:
     """Whether `where` looks like what `load` opens, and not like a corpus."""
     if isinstance(where, str) and where.startswith(("http://", "https://")):
         return True
-    return (Path(where) / NAME).is_file() or _is_lucene(Path(where))
+    folder = Path(where)
+    return (folder / NAME).is_file() or is_lucene(folder) or is_own(where)
 
 
 def open_or_index(where: str | Path, *, progress: Progress = silent, **options: Any) -> Retriever:
     """What `load` opens, or else a corpus, which is indexed for this process with BM25."""
-    if is_index(where) or not Path(where).exists():
+    if is_index(where) or not Path(where).exists() or _whole_of(Path(where)):
         return load(where, **options)
     from retrievers.bm25 import BM25
 
     check_options("bm25", BM25.__init__, options)
-    return BM25(load_corpus(where, progress=progress), **options)
+    with naming_repeats(where):
+        return BM25(load_corpus(where, progress=progress), **options)
 
 
 def _disk_full(error: OSError) -> str | None:
@@ -144,9 +143,9 @@ def _open(folder: Path, options: dict[str, Any]) -> Retriever:
     from retrievers.passages import open_passages
 
     try:
-        return called(
+        return call_with_options(
             f"a search with {made.backend}",
-            _backend(made.backend).open_index,
+            get_backend(made.backend).open_index,
             open_passages(folder / "passages"),
             folder / made.backend,
             made.settings,
@@ -156,30 +155,34 @@ def _open(folder: Path, options: dict[str, Any]) -> Retriever:
         raise RetrieverError(f"{folder}: {error}") from None
 
 
-def _is_lucene(folder: Path) -> bool:
+def is_lucene(folder: Path) -> bool:
+    """Whether `folder` holds files of Lucene."""
     return folder.is_dir() and any(folder.glob("segments_*"))
 
 
-def _why_no_index(path: Path) -> str:
+def _whole_of(path: Path) -> Path | None:
+    """The index that `path` is a part of, if it is."""
+    if path.name not in (NAME, "passages", *BACKENDS):
+        return None
+    return next((folder for folder in path.parents[:2] if (folder / NAME).is_file()), None)
+
+
+def why_no_index(where: str | Path) -> str:
+    """What `where` is, if it is nothing that can be opened, and what to do."""
+    path = Path(where)
+    if whole := _whole_of(path):
+        return f"a part of the index {whole}; give that folder"
+    if not path.exists() and _HOST_PORT.match(str(where)):
+        return f"no such file; did you mean http://{where}?"
     if Path(f"{path.resolve()}.partial").is_dir():
         return "no index yet; its build is running or was stopped: run the same build again"
     if not path.exists():
-        return "no index there; make one with `mas-retrieve index CORPUS OUT`"
+        return "no index there; make one with `mas-retrieve index CORPUS OUT` or retrievers.build"
     what = "a folder without an index" if path.is_dir() else "a file"
-    return f"{what}; make an index of a corpus with `mas-retrieve index CORPUS OUT`"
+    return f"{what}; make an index of a corpus with `mas-retrieve index` or retrievers.build"
 
 
 def _empty(folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
     folder.mkdir()
-
-
-def _resumes(module: ModuleType) -> bool:
-    return bool(getattr(module, "RESUMES", False))
-
-
-def _backend(name: str) -> Any:
-    if name not in BACKENDS:
-        raise RetrieverError(f"unknown backend {name!r:.80}; {nearest(str(name), BACKENDS)}")
-    return import_module(BACKENDS[name])

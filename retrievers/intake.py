@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from retrievers.base import Passage, Progress, RetrieverError, well_formed
-from retrievers.corpus import corpus_files, load_corpus
+from retrievers.base import Passage, Progress, RetrieverError, silent, well_formed
+from retrievers.corpus import corpus_files, load_corpus, naming_repeats
 from retrievers.manifest import FORMAT, mas_gym_version, sync_files
 from retrievers.passages import Passages, open_passages, write_passages
 from retrievers.workspace import Workspace
 
 
-def job_of(
+def build_key(
     corpus: Any, duplicates: str, backend: str, options: dict[str, Any]
 ) -> dict[str, Any] | None:
     """What makes two builds the same; None where that cannot be told (a generator, a pipe)."""
@@ -37,33 +37,42 @@ def job_of(
     }
 
 
-def take_in(
-    space: Workspace,
+def write_texts(
+    workspace: Workspace,
     corpus: Any,
     duplicates: Literal["refuse", "keep_last"],
-    job: dict[str, Any] | None,
+    key: dict[str, Any] | None,
     progress: Progress,
 ) -> tuple[Passages, dict[str, Any], bool]:
     """(passages in the workspace, what the manifest says of their corpus, were they there).
 
-    They were there if a build of the same `job` (see `job_of`) was stopped after this stage.
+    They were there if a build of the same `key` (see `build_key`) was stopped after this stage.
     """
-    folder = space.folder / "passages"
-    state = space.read_state()
-    if job is not None and state.get("job") == job:
+    folder = workspace.folder / "passages"
+    state = workspace.read_state()
+    if key is not None and state.get("key") == key:
         with contextlib.suppress(RetrieverError):
             return open_passages(folder), state["corpus"], True
-    space.clear()
+    workspace.clear()
     stream = _Stream(corpus, progress)
-    passages = write_passages(stream, folder, duplicates=duplicates, progress=stream.told)
+    with naming_repeats(corpus) if _is_path(corpus) else contextlib.nullcontext():
+        passages = write_passages(stream, folder, duplicates=duplicates, progress=stream.report)
     facts = {
         "sources": [path.name for path in corpus_files(corpus)] if _is_path(corpus) else None,
         "passages": len(passages),
         "sha256": stream.digest.hexdigest(),
     }
     sync_files(folder)  # or else the state could outlive them
-    space.write_state({"job": job, "corpus": facts})
+    workspace.write_state({"key": key, "corpus": facts})
     return passages, facts, False
+
+
+def digest_of(passages: Iterable[Passage]) -> str:
+    """The manifest's "sha256" of a corpus (see `_Stream`)."""
+    stream = _Stream(passages, silent)
+    for _ in stream:
+        pass
+    return stream.digest.hexdigest()
 
 
 class _Stream:
@@ -90,7 +99,7 @@ class _Stream:
                 self.digest.update(len(field).to_bytes(8, "little") + field)
             yield row
 
-    def told(self, stage: str, done: int, total: int | None) -> None:
+    def report(self, stage: str, done: int, total: int | None) -> None:
         """Progress of who takes the passages; of files, the bytes that were read tell more."""
         if total is not None or not self._files:
             self._progress(stage, done, total)

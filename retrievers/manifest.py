@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -105,11 +106,11 @@ def listed_files(
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.relative_to(folder).parts[0] not in besides
     ]
-    told = _counter("hashing (bytes)", sum(path.stat().st_size for path in paths), progress)
+    report = _counter("hashing (bytes)", sum(path.stat().st_size for path in paths), progress)
     return {
         path.relative_to(folder).as_posix(): {
             "bytes": path.stat().st_size,
-            "sha256": _sha256(path, told, sync=True),
+            "sha256": _sha256(path, report, sync=True),
         }
         for path in paths
     }
@@ -120,6 +121,24 @@ def sync_files(folder: Path) -> None:
     for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
+    sync_folders(folder)
+
+
+def sync_folders(folder: Path) -> None:
+    """Have the names of all files in `folder` and in the folders below it on the disk."""
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(OSError):  # not everywhere can a folder be opened
+            if path.is_dir() and not path.is_symlink():
+                sync_folder(path)
+
+
+def sync_folder(folder: Path) -> None:
+    """Have the names in one folder on the disk."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def check_sizes(folder: Path, manifest: Manifest) -> None:
@@ -141,10 +160,10 @@ def check_sizes(folder: Path, manifest: Manifest) -> None:
 def check_contents(folder: Path, manifest: Manifest, progress: Progress = silent) -> None:
     """Raise RetrieverError unless every file of the index is what it was. Reads all of them."""
     check_sizes(folder, manifest)
-    told = _counter("checking (bytes)", manifest.bytes, progress)
+    report = _counter("checking (bytes)", manifest.bytes, progress)
     for name, file in manifest.files.items():
         try:
-            found = _sha256(folder / name, told)
+            found = _sha256(folder / name, report)
         except OSError as error:
             raise RetrieverError(f"{folder / name}: {error.strerror}") from None
         if found != file["sha256"]:
@@ -157,20 +176,20 @@ def check_contents(folder: Path, manifest: Manifest, progress: Progress = silent
 def _counter(stage: str, total: int, progress: Progress) -> Callable[[int], None]:
     done = 0
 
-    def told(size: int) -> None:
+    def count(size: int) -> None:
         nonlocal done
         done += size
         progress(stage, done, total)
 
-    return told
+    return count
 
 
-def _sha256(path: Path, told: Callable[[int], None], sync: bool = False) -> str:
+def _sha256(path: Path, report: Callable[[int], None], sync: bool = False) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             digest.update(block)
-            told(len(block))
+            report(len(block))
         if sync:
             os.fsync(file.fileno())
     return digest.hexdigest()

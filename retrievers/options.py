@@ -11,29 +11,37 @@ from typing import Any, cast
 
 from retrievers.base import Retriever, RetrieverError
 
-_OURS = ("self", "passages", "folder", "settings", "progress", "url", "urls", "path")
+# What is passed by us, of functions that take options by position or name alike.
+ARGUMENTS = ("self", "passages", "folder", "settings", "progress", "url", "urls", "path")
 
 
 def check_options(whose: str, function: Callable[..., Any], options: dict[str, Any]) -> None:
     """Raise RetrieverError for an option that `function` does not take, unless it takes any."""
-    known = _taken(function)
+    known = _names(function)
     for name in options:
         if known is not None and name not in known:
             raise RetrieverError(f"unknown option {name!r} for {whose}; {nearest(name, known)}")
 
 
-def taken_by(function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
+def accepted(function: Callable[..., Any], options: dict[str, Any]) -> dict[str, Any]:
     """Those options that `function` takes."""
-    known = _taken(function)
+    known = _names(function)
     return {name: one for name, one in options.items() if known is None or name in known}
 
 
-def _taken(function: Callable[..., Any]) -> list[str] | None:
+def _names(function: Callable[..., Any]) -> list[str] | None:
     parameters = inspect.signature(function).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.VAR_POSITIONAL)
-    return [p.name for p in parameters if p.kind not in positional and p.name not in _OURS]
+    return [p.name for p in parameters if p.kind not in positional and p.name not in ARGUMENTS]
+
+
+def checked_count(name: str, value: Any, least: int = 1) -> int:
+    """`value`. Raises RetrieverError unless it is an integer >= `least`."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise RetrieverError(f"{name} must be an integer >= {least}, got {value!r:.80}")
+    return value
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -43,17 +51,17 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f"{guess}known: {', '.join(known) or 'none'}"
 
 
-def functions_in(options: dict[str, Any]) -> dict[str, Any]:
+def callables(options: dict[str, Any]) -> dict[str, Any]:
     """Those options that are functions, also in the options of parts: what no file can hold."""
     found = {
-        name: functions_in(option) if isinstance(option, dict) else option
+        name: callables(option) if isinstance(option, dict) else option
         for name, option in options.items()
         if callable(option) or isinstance(option, dict)
     }
     return {name: option for name, option in found.items() if option != {}}
 
 
-def noted(options: dict[str, Any]) -> dict[str, Any]:
+def as_json(options: dict[str, Any]) -> dict[str, Any]:
     """The options as JSON, for the manifest; of a function or a path, its name."""
 
     def name(option: Any) -> str:
@@ -69,7 +77,9 @@ def noted(options: dict[str, Any]) -> dict[str, Any]:
         raise RetrieverError(f"options must be JSON values, paths or functions: {error}") from None
 
 
-def called(whose: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Retriever:
+def call_with_options(
+    whose: str, function: Callable[..., Any], *arguments: Any, **options: Any
+) -> Retriever:
     """`function(*arguments, **options)`, with a RetrieverError for options that it has not."""
     check_options(whose, function, options)
     try:

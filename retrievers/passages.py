@@ -29,7 +29,7 @@ from retrievers.base import Passage, Progress, RetrieverError, silent, well_form
 from retrievers.id_order import IdOrder
 
 HEADER = struct.Struct("<II")
-BLOCK = 4096  # rows per write
+BLOCK, BLOCK_BYTES = 4096, 1 << 24  # rows are written when there are so many, or so long ones
 
 
 def mapped(path: Path, dtype: str) -> np.ndarray:
@@ -154,7 +154,7 @@ def write_passages(
 def _write_text(rows: Iterable[Passage], folder: Path, ids: IdOrder, progress: Progress) -> None:
     parts: list[bytes] = []
     lengths = array("Q")
-    end = count = 0
+    end = count = waiting = 0
     with (folder / "text.bin").open("wb") as text, (folder / "offsets.bin").open("wb") as offsets:
 
         def flush() -> int:
@@ -170,22 +170,23 @@ def _write_text(rows: Iterable[Passage], folder: Path, ids: IdOrder, progress: P
             ids.add(id_)
             parts += (HEADER.pack(len(id_), len(title)), id_, title, body)
             lengths.append(HEADER.size + len(id_) + len(title) + len(body))
-            if count % BLOCK == 0:
-                end = flush()
+            waiting += lengths[-1]
+            if len(lengths) == BLOCK or waiting > BLOCK_BYTES:
+                end, waiting = flush(), 0
                 parts, lengths = [], array("Q")
         flush()
 
 
 def _encoded(place: int, row: Passage) -> tuple[bytes, bytes, bytes]:
-    id_, title, text = row[:3]
     try:
+        id_, title, text = row[:3] if not isinstance(row, str) else ()  # three letters would do
         return id_.encode(), title.encode(), text.encode()
     except UnicodeEncodeError:
         fields = (well_formed(field).encode() for field in (id_, title, text))
         return next(fields), next(fields), next(fields)
-    except AttributeError:
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise RetrieverError(
-            f"passages[{place}]: id, title and text must be strings: {row!r}"
+            f"passages[{place}]: id, title and text must be strings: {row!r:.200}"
         ) from None
 
 

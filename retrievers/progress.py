@@ -63,13 +63,20 @@ class Progress:
         if self.unit != "bytes":
             of = "" if self.total is None else f"/{self.total}"
             return f"{self.done}{of} {self.unit}".rstrip()
-        of = "" if self.total is None else f"/{self.total / 1e6:.1f}"
-        return f"{self.done / 1e6:.1f}{of} MB"
+        scale, name = _bytes(self.done if self.total is None else self.total)
+        of = "" if self.total is None else f"/{self.total / scale:.1f}"
+        return f"{self.done / scale:.1f}{of} {name}"
 
     def _rate(self, rate: float) -> str:
         if self.unit == "bytes":
-            return f"{rate / 1e6:.1f} MB/s"
+            scale, name = _bytes(rate)
+            return f"{rate / scale:.1f} {name}/s"
         return f"{rate:.1f}/s" if rate >= 1 else f"{1 / rate:.1f} s each"
+
+
+def _bytes(count: float) -> tuple[float, str]:
+    """The unit for so many bytes, and how many there are in it."""
+    return (1e9, "GB") if count >= 1e9 else (1e6, "MB")
 
 
 class _PlainProgress(Progress):

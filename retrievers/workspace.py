@@ -31,7 +31,7 @@ class Workspace:
     def __init__(self, out: Path, folder: Path) -> None:
         self.out, self.folder = out, folder
         self.keep_if_stopped = False  # by Ctrl-C: there is something to go on from
-        self.keep_if_failed = False
+        self.keep_if_failed = False  # but for a mistake, with which it would fail again
 
     def read_state(self) -> dict[str, Any]:
         """What `write_state` wrote here, perhaps for another build; {} if nothing."""
@@ -69,6 +69,7 @@ class Workspace:
 
     def publish(self) -> None:
         """Make the folder OUT. An index that was there before goes first, and only now."""
+        manifest.sync_folders(self.folder)
         if (self.out / manifest.NAME).exists():
             self.out.rename(self.folder / REPLACED)
         self.folder.rename(self.out)
@@ -85,19 +86,23 @@ def open_workspace(out: Path, overwrite: bool) -> Iterator[Workspace]:
 
     Raises RetrieverError when `out` must not be written, or is being written by another process.
     """
-    check_free(out, overwrite)
+    try:
+        check_free(out, overwrite)
+    except OSError as error:
+        raise RetrieverError(f"{out}: no place for an index: {error.strerror}") from None
     partial = Path(f"{out}.partial")
     with _locked(partial):
-        space = Workspace(out, partial)
-        space.give_back()  # killed between the two renames
+        workspace = Workspace(out, partial)
+        workspace.give_back()  # killed between the two renames
         check_free(out, overwrite)  # the other process may just have ended
         try:
-            yield space
+            yield workspace
         except BaseException as error:
-            space.give_back()
+            workspace.give_back()
             stopped = not isinstance(error, Exception)
-            if not (space.keep_if_stopped if stopped else space.keep_if_failed):
-                space.remove()
+            failed_by_chance = not isinstance(error, RetrieverError) and workspace.keep_if_failed
+            if not (workspace.keep_if_stopped if stopped else failed_by_chance):
+                workspace.remove()
             elif isinstance(error, KeyboardInterrupt) and not error.args:
                 error.args = (f"the same build goes on from {partial}",)
             raise
@@ -109,6 +114,12 @@ def check_free(out: Path, overwrite: bool) -> None:
         return
     if not out.is_dir():
         raise RetrieverError(f"{out}: is there and no folder; give another place for the index")
+    # A finished index takes the place of the folder itself, which is not always possible.
+    if os.path.ismount(out):
+        raise RetrieverError(f"{out}: a file system begins there; give a folder in it")
+    with contextlib.suppress(FileNotFoundError):  # the working directory is gone
+        if out.samefile("."):
+            raise RetrieverError(f"{out}: the working directory; give a folder in it")
     if not any(out.iterdir()):
         return
     if not (out / manifest.NAME).exists():
@@ -131,12 +142,10 @@ def check_free(out: Path, overwrite: bool) -> None:
 @contextlib.contextmanager
 def _locked(partial: Path) -> Iterator[None]:
     while True:
-        if partial.exists() and any(partial.iterdir()) and not (partial / LOCK).exists():
+        if _is_of_others(partial):
             raise RetrieverError(f"{partial}: is no unfinished build of ours; move it away")
-        partial.mkdir(parents=True, exist_ok=True)
-        try:
-            lock = os.open(partial / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
-        except FileNotFoundError:  # another build has just made it the index
+        lock = _open_lock(partial)
+        if lock is None:
             continue
         try:
             if not _lock(lock):
@@ -152,6 +161,28 @@ def _locked(partial: Path) -> Iterator[None]:
                 return
         finally:
             os.close(lock)
+
+
+def _is_of_others(partial: Path) -> bool:
+    """Whether something is there that no build of ours left."""
+    try:
+        names = os.listdir(partial)
+    except OSError:
+        return False
+    return bool(names) and LOCK not in names
+
+
+def _open_lock(partial: Path) -> int | None:
+    """The file, in a folder that is made; None if another build has just made that the index."""
+    made = False
+    try:
+        partial.mkdir(parents=True, exist_ok=True)
+        made = True
+        return os.open(partial / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        if made and isinstance(error, FileNotFoundError):
+            return None
+        raise RetrieverError(f"{partial}: cannot write there: {error.strerror}") from None
 
 
 def _lock(file: int) -> bool:
@@ -182,8 +213,4 @@ def _is_at(file: int, path: Path) -> bool:
 
 def _sync_folder(folder: Path) -> None:
     with contextlib.suppress(OSError):  # not everywhere can a folder be opened
-        file = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
+        manifest.sync_folder(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator, Iterable, Mapping
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from mas_envs.errors import UnknownName
 from mas_envs.prompts import PROMPT_SETS
 from mas_envs.protocol import Call, Outcome, Play, Reply
 from mas_envs.search.retrieval import search_tool
-from mas_envs.tasks import Task
+from mas_envs.tasks import Task, TaskSet
 from mas_envs.tools import as_grade, qa_grader
 from mas_envs.workflow import WorkflowEnv
 
@@ -33,8 +34,9 @@ class SearchWorkflow(WorkflowEnv):
     Arguments:
         max_turns: turns of the team at most.
         top_k: passages that answer a query.
-        retriever: "tinyworld" (embedded), the URL of a retrieval server, a corpus (.jsonl file or
-            folder), or "module:attribute" (a `Retriever`).
+        retriever: "tinyworld" (embedded), an index (a folder that `mas-retrieve index` made), the
+            URL of a retrieval server, or several of one index with commas between, a corpus (.jsonl
+            file or folder, indexed in each process), or "module:attribute" (a `Retriever`).
         force_answer: on the last turn only an answer is possible.
         grading: the normaliser of answers. "strict" merges the spellings of one answer, but not
             3.14 and 314; "squad" scores as the paper does; "triviaqa" and "nfd" as others do.
@@ -67,7 +69,22 @@ class SearchWorkflow(WorkflowEnv):
         self.compat = check_compat(compat, force_answer=force_answer, grading=grading != "strict")
         self.normaliser = grading if compat is None else "squad"
         super().__init__(**common)
+        self.retriever = retriever
         self.tools = {"search": search_tool(retriever), "grade": qa_grader}
+
+    @property
+    def tasks(self) -> TaskSet:
+        """The environment's tasks, loaded on first use.
+
+        Warns when nobody chose them and the passages are not those that they ask about.
+        """
+        if self._tasks is None and self.retriever != "tinyworld":
+            message = (
+                f"the questions are tinyworld's, the passages those of {self.retriever!r:.80}; "
+                'for questions of yours give tasks={"source": "questions.jsonl"}'
+            )
+            warnings.warn(message, stacklevel=2)
+        return super().tasks
 
     def shown(
         self,

@@ -20,6 +20,7 @@ from retrievers.base import (
     Progress,
     RetrieverError,
     check_request,
+    in_thread,
     silent,
     well_formed,
 )
@@ -32,6 +33,12 @@ from retrievers.passages import Passages, write_passages
 
 FORMAT = 1  # of the files of an index
 MAX_TERMS = 1024  # Lucene's limit on the distinct terms of a query
+
+
+def check_first(*, k1: float = 0.9, b: float = 0.4) -> None:
+    """Raise RetrieverError unless k1 >= 0 and 0 <= b <= 1."""
+    _parameter("k1", k1, math.inf)
+    _parameter("b", b, 1)
 
 
 def write_index(
@@ -119,6 +126,7 @@ class BM25Index:
             "k1": settings["k1"] if k1 is None else _parameter("k1", k1, math.inf),
             "b": settings["b"] if b is None else _parameter("b", b, 1),
         }
+        self.settings = asked  # those of its build, with k1 and b as they are here
         self._searchable = settings["searchable"]
         self._peaks = asked == settings  # the index holds peaks for the parameters of its build
         try:
@@ -131,15 +139,12 @@ class BM25Index:
         check_request(queries, k)
         return [self._search(query, k) for query in queries]
 
-    async def asearch(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """`search` in a thread."""
-        import asyncio
-
-        return await asyncio.to_thread(self.search, queries, k)
+    asearch = in_thread
 
     def __reduce__(self) -> tuple[Any, ...]:
         folder, settings, k1, b = self._source
-        return partial(open_index, k1=k1, b=b), (self.passages, folder, settings)
+        again = partial(_unpickled, k1=k1, b=b)
+        return again, (self._index.mark(), self.passages, folder, settings)
 
     def _search(self, query: str, k: int) -> list[Passage]:
         terms = self._terms(query)
@@ -162,6 +167,16 @@ class BM25Index:
         if len(terms) > MAX_TERMS:
             terms = sorted(terms, key=lambda term: (-term.weight, term.number))[:MAX_TERMS]
         return terms
+
+
+def _unpickled(
+    mark: int, passages: Passages, folder: Path, settings: dict[str, Any], **options: float | None
+) -> BM25Index:
+    """The index again; refused if it was replaced, for the settings here are of the old one."""
+    index = BM25Index(passages, folder, settings, **options)
+    if index._index.mark() != mark:
+        raise RetrieverError(f"{folder}: replaced since the retriever was pickled; load it again")
+    return index
 
 
 class BM25(BM25Index):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -46,6 +47,12 @@ class Index:
         number = (len(self._heads), len(self._term_offsets) - 1)
         if ends != tuple(map(len, parts)) or number != (len(self.peaks),) * 2:
             raise ValueError("its files are of different lengths")
+
+    def mark(self) -> int:
+        """A number by which to tell this index from one of other passages or parameters."""
+        parts = (self._terms, self._starts, self._rows, self._codes, self.peaks)
+        ends = (bytes(part[end]) for part in parts for end in (slice(1024), slice(-1024, None)))
+        return zlib.crc32(b"".join(ends))
 
     def find(self, term: bytes) -> int | None:
         """The number of a term, or None."""

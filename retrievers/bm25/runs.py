@@ -18,6 +18,7 @@ from retrievers.passages import Passages
 
 RUN_TOKENS = 1 << 23  # terms of the passages of one run, repetitions counted
 TERMS_BLOCK = 4096  # terms of one run in memory during the merge
+MOST_TF = np.uint32((1 << 24) - 1)
 
 
 class Files(NamedTuple):
@@ -95,7 +96,8 @@ def _write_postings(
     keys = keys[starts]
     df = np.bincount((keys >> np.uint64(32)).astype(np.int64), minlength=distinct)
     rows = (keys & np.uint64(0xFFFFFFFF)).astype(np.uint32)
-    codes = tf << np.uint32(8) | length_bytes(lengths)[rows]
+    # 24 bits are left for tf; a text of more than 64 MB may have more of one word, to no effect.
+    codes = np.minimum(tf, MOST_TF) << np.uint32(8) | length_bytes(lengths)[rows]
     largest = int(codes.max(initial=0))
     files.df.write(df.astype("<u4").tobytes())
     files.rows.write((rows + np.uint32(first)).astype("<u4").tobytes())

@@ -5,8 +5,9 @@ dense = build("corpus.jsonl", "index", backend="dense", encoder="intfloat/e5-bas
 [passages] = dense.search(["who wrote Hamlet"], k=3)
 """
 
-from retrievers.dense.backend import Dense, open_index, write_index
+from retrievers.dense.backend import Dense, open_index
+from retrievers.dense.building import check_first, write_index
 
-RESUMES = True  # see `retrievers.indexes.BACKENDS`
+RESUMES = True
 
-__all__ = ["RESUMES", "Dense", "open_index", "write_index"]
+__all__ = ["RESUMES", "Dense", "check_first", "open_index", "write_index"]

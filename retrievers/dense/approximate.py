@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,11 @@ from retrievers.dense.vectors import BLOCK
 from retrievers.ranking import best
 
 FILE = "faiss.index"
+# The first ends the process; the others refuse a second block, or any.
+_NOT_HERE = re.compile(r"HNSW[01](?!\d)|NSG|IDMap")
+ANY_DIMENSION = (
+    13440  # a multiple of the usual numbers of parts: a string bad for it is bad for all
+)
 
 
 def factory_string(index: str, count: int) -> str:
@@ -32,6 +38,35 @@ def factory_string(index: str, count: int) -> str:
     return names.get(index.lower(), index)
 
 
+def check_factory(index: str, *, dimension: int = ANY_DIMENSION, count: int | None = None) -> None:
+    """Raise RetrieverError unless faiss can make `index` for `count` vectors of `dimension`."""
+    if not isinstance(index, str):
+        raise RetrieverError(f"index must be a string, got {index!r:.80}")
+    spec = factory_string(index, count or 10_000)
+    built = _empty(spec, dimension)
+    lists = library("faiss").try_extract_index_ivf(built)
+    if count is not None and lists is not None and lists.nlist > count:
+        raise RetrieverError(
+            f"faiss cannot train {spec!r} on {count} vectors: it has {lists.nlist} lists"
+        )
+
+
+def _empty(spec: str, dimension: int) -> Any:
+    faiss = library("faiss")
+    if _NOT_HERE.search(spec):
+        raise RetrieverError(
+            f"index={spec!r:.80}: HNSW needs at least 2 links, and NSG and IDMap cannot be built "
+            "block by block; 'hnsw' is the usual choice"
+        )
+    try:
+        return faiss.index_factory(dimension, spec, faiss.METRIC_INNER_PRODUCT)
+    except (RuntimeError, MemoryError) as error:
+        size = "" if dimension == ANY_DIMENSION else f" for vectors of {dimension} numbers"
+        raise RetrieverError(
+            f"index={spec!r:.80} is not exact, flat, hnsw, ivf, sq8 or a faiss factory string{size}"
+        ) from error
+
+
 def build_faiss(vectors: np.ndarray, folder: Path, index: str, progress: Progress) -> str:
     """Write the FAISS index over `vectors` to `folder`; returns its factory string.
 
@@ -41,18 +76,15 @@ def build_faiss(vectors: np.ndarray, folder: Path, index: str, progress: Progres
     faiss = library("faiss")
     count, dimension = vectors.shape
     spec = factory_string(index, count)
-    try:
-        built = faiss.index_factory(dimension, spec, faiss.METRIC_INNER_PRODUCT)
-    except RuntimeError as error:
-        raise RetrieverError(
-            f"index={index!r} is not exact, flat, hnsw, ivf, sq8 or a faiss factory string for "
-            f"vectors of {dimension} numbers"
-        ) from error
+    built = _empty(spec, dimension)
     if not built.is_trained:
         _train(built, vectors, spec, progress)
     for start in range(0, count, BLOCK):
         progress(f"indexing with faiss {spec} (vectors)", start, count)
-        built.add(np.asarray(vectors[start : start + BLOCK], dtype=np.float32))
+        try:
+            built.add(np.asarray(vectors[start : start + BLOCK], dtype=np.float32))
+        except RuntimeError as error:
+            raise RetrieverError(f"faiss cannot add to {spec!r}: {str(error)[-200:]}") from error
     progress(f"indexing with faiss {spec} (vectors)", count, count)
     unfinished = folder / f"{FILE}.partial"
     faiss.write_index(built, str(unfinished))
@@ -95,13 +127,15 @@ class FaissSearch:
                 f"{folder / FILE}: holds {self._index.ntotal} vectors, the index {len(vectors)}; "
                 "build it again"
             )
+        if not isinstance(parameters, str | None):
+            raise RetrieverError(f"parameters must be a string, got {parameters!r:.80}")
         if parameters is None:
             parameters = _defaults(self._index)
         try:
             faiss.ParameterSpace().set_index_parameters(self._index, parameters)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError, NotImplementedError) as error:
             raise RetrieverError(
-                f"parameters={parameters!r}: not what a {type(self._index).__name__} takes "
+                f"parameters={parameters!r:.80}: not what a {type(self._index).__name__} takes "
                 "(efSearch=128 for HNSW, nprobe=32 for IVF)"
             ) from error
 
@@ -115,7 +149,10 @@ class FaissSearch:
         if not len(queries):
             return []
         wanted = min(2 * k + 10, len(self.vectors))
-        _, proposed = self._index.search(queries, wanted)
+        try:
+            _, proposed = self._index.search(queries, wanted)
+        except RuntimeError as error:  # "nprobe=0"
+            raise RetrieverError(f"faiss: {str(error)[-200:]}; check parameters=") from error
         return [self._ranked(rows, query, k) for rows, query in zip(proposed, queries, strict=True)]
 
     def _ranked(self, rows: np.ndarray, query: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:

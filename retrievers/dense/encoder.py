@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from retrievers.base import RetrieverError, well_formed
+from retrievers.options import checked_count
 
 Kind = Literal["query", "passage"]
 Encode = Callable[[list[str], Kind], np.ndarray]
@@ -53,13 +54,17 @@ class Encoding:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        _one_of("similarity", self.similarity, [None, "cosine", "ip"])
-        _one_of("precision", self.precision, ["float32", "float16"])
-        if self.max_length < 1:
-            raise RetrieverError(f"max_length must be at least 1 token, got {self.max_length!r}")
+        one_of("similarity", self.similarity, [None, "cosine", "ip"])
+        one_of("precision", self.precision, ["float32", "float16"])
+        one_of("pooling", self.pooling, [None, *POOLINGS])
+        checked_count("max_length", self.max_length)
+        for key in ("revision", "query_prefix", "passage_prefix"):
+            if not isinstance(value := getattr(self, key), str | None):
+                raise RetrieverError(f"{key} must be a string, got {value!r:.80}")
 
 
-def _one_of(key: str, value: object, allowed: list[Any]) -> None:
+def one_of(key: str, value: object, allowed: list[Any]) -> None:
+    """Raise RetrieverError unless `value` is one of those allowed; None is not named."""
     if value not in allowed:
         known = ", ".join(repr(name) for name in allowed if name is not None)
         raise RetrieverError(f"{key} must be one of {known}, got {value!r}")
@@ -83,8 +88,17 @@ def load_encoder(
     a CPU, 256 on a GPU). query_batch: queries encoded together (None: 1 and 64). With 1 a query's
     vector is the same to the bit whatever it is asked with, for one number of torch threads;
     padding and the shape of a batch move its numbers by some 2e-7 otherwise.
-    Raises RetrieverError for a model that cannot be had, or whose modules.json says otherwise.
+    Raises RetrieverError for a device that is not there, and for a model that cannot be had or
+    whose modules.json says otherwise.
     """
+    for name, size in (("batch_size", batch_size), ("query_batch", query_batch)):
+        if size is not None:
+            checked_count(name, size)
+    if not callable(encoder) and (not isinstance(encoder, str | Path) or not str(encoder)):
+        raise RetrieverError(
+            f"encoder must be a folder, a Hugging Face id or a function, got {encoder!r:.80}"
+        )
+    _check_device(device)
     if callable(encoder):
         settled = replace(encoding, similarity=encoding.similarity or "cosine")
         return encoder, replace(settled, encoder=function_name(encoder))
@@ -92,11 +106,11 @@ def load_encoder(
     try:
         with _no_bar():
             model = _load_model(folder, encoding, str(encoder), device)
-    except (OSError, ValueError, KeyError) as error:
-        if isinstance(error, RetrieverError):
-            raise
+        settled = _settled(model, folder, encoding, str(encoder))
+    except RetrieverError:
+        raise
+    except Exception as error:  # whatever a library says to files it does not know
         raise RetrieverError(f"encoder {str(encoder)!r}: {_first_line(error)}") from error
-    settled = _settled(model, folder, encoding, str(encoder))
     return _ModelEncoder(model, settled, batch_size, query_batch), settled
 
 
@@ -157,6 +171,21 @@ def _model_folder(encoder: str, revision: str | None) -> Path:
     return folder
 
 
+def _check_device(device: str) -> None:
+    """Raise RetrieverError unless something can be computed on `device`."""
+    if device in ("auto", "cpu"):  # torch, which takes seconds to import, need not say so
+        return
+    try:
+        library("torch").zeros(1, device=device).cpu()
+    except RetrieverError:
+        raise
+    except Exception as error:  # torch raises all sorts, even AssertionError
+        raise RetrieverError(
+            f"device={device!r:.80} is not here ({_first_line(error)}); leave the option out or "
+            "give 'cpu'"
+        ) from error
+
+
 @contextlib.contextmanager
 def _no_bar() -> Iterator[None]:
     """Without transformers' bar over the loading of weights: it takes a second, and no request."""
@@ -191,7 +220,7 @@ def _load_model(folder: Path, encoding: Encoding, name: str, device: str) -> Any
             f"encoder {name!r} has no modules.json to say how its tokens become one vector; "
             "give pooling='mean', 'cls' or 'last', as its model card says"
         )
-    _one_of("pooling", pooling, list(POOLINGS))
+    one_of("pooling", pooling, list(POOLINGS))
     transformer = parts.Transformer(str(folder), model_kwargs=weights)
     pooled = parts.Pooling(transformer.get_embedding_dimension(), POOLINGS[pooling])
     return make(modules=[transformer, pooled], device=where)
@@ -252,4 +281,4 @@ def _digest(folder: Path) -> str:
 
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    return lines[0][:200] if lines else type(error).__name__

@@ -20,13 +20,22 @@ class ExactSearch:
     The matrix product (float32; NumPy, or torch where `device` names a GPU whose memory holds the
     vectors) only narrows down: rows within its error bound of the k-th best are scored again by
     `exact_scores`, so block size, batch, threads and device do not show in the result.
-    `norm`: the longest vector's length. `rank`: [n], see `ranking.best`.
+    `norm`: the longest vector's length. `rank`: [n], see `ranking.best`. `repeats`: see
+    `repeats.repeated`; such rows are passed over where they cannot matter.
     """
 
     def __init__(
-        self, vectors: np.ndarray, rank: np.ndarray, *, norm: float, device: str = "cpu"
+        self,
+        vectors: np.ndarray,
+        rank: np.ndarray,
+        *,
+        norm: float,
+        device: str = "cpu",
+        repeats: np.ndarray | None = None,
     ) -> None:
         self.vectors, self.rank, self.norm = vectors, rank, norm
+        self._repeats = np.empty((2, 0), np.intp) if repeats is None else repeats
+        self._kept: tuple[int, np.ndarray] | None = None
         self._on_device = None if device == "cpu" else _resident(vectors, device)
 
     def __call__(self, queries: np.ndarray, k: int) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -46,6 +55,7 @@ class ExactSearch:
         # twice that, for the k-th best errs too, and one step of the rounding to 4 decimals.
         length = np.linalg.norm(queries.astype(np.float64), axis=1)
         margin = 1e-4 + 4 * (dimension + 2) * 2.0**-24 * length * self.norm
+        kept = self._those_that_matter(k)
         floor = np.full(len(queries), -np.inf)
         on_cpu = max(1, min(BLOCK, SCORES // len(queries)))
         block = on_cpu if self._on_device is None else GPU_BLOCK
@@ -55,7 +65,8 @@ class ExactSearch:
                 hits = _hits(self.vectors[rows], queries, floor, margin, k)
             else:
                 hits = _hits_gpu(self._on_device[rows], queries, floor, margin, k)
-            for query, new in hits:
+            for query, near in hits:
+                new = near if kept is None else near[kept[start + near]]
                 places = np.concatenate([top[query][0], start + new])
                 scores = np.concatenate(
                     [top[query][1], exact_scores(self.vectors, start + new, queries[query])]
@@ -65,6 +76,18 @@ class ExactSearch:
                 if len(order) == k:
                     floor[query] = scores[order[-1]]
         return top
+
+    def _those_that_matter(self, k: int) -> np.ndarray | None:
+        """Whether each row has less than k equal ones before it, bool [n]; None: all of them."""
+        rows, before = self._repeats
+        if not (before >= k).any():
+            return None
+        last = self._kept
+        if last is None or last[0] != k:
+            last = k, np.ones(len(self.vectors), bool)
+            last[1][rows[before >= k]] = False
+            self._kept = last
+        return last[1]
 
 
 def exact_scores(vectors: np.ndarray, places: np.ndarray, query: np.ndarray) -> np.ndarray:

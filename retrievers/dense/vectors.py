@@ -14,6 +14,7 @@ import numpy as np
 
 from retrievers.base import Progress, RetrieverError
 from retrievers.dense.encoder import Encode, Kind, library
+from retrievers.dense.repeats import hashes
 from retrievers.passages import Passages
 
 BLOCK = 4096  # passages sorted by length together, and lost at most when a build is killed
@@ -64,7 +65,8 @@ def write_vectors(
         file.truncate(len(header) + whole * row)
         file.seek(0, os.SEEK_END)
         for start in range(whole, count, BLOCK):
-            texts = [passages.contents(i) for i in range(start, min(start + BLOCK, count))]
+            all_texts = [passages.contents(i) for i in range(start, min(start + BLOCK, count))]
+            texts = list(dict.fromkeys(all_texts))  # equal ones get the same numbers to the bit
             block = np.empty((len(texts), dimension), dtype)
             by_length = np.argsort([-len(text) for text in texts], kind="stable")
             for done in range(0, len(texts), SLICE):
@@ -75,6 +77,8 @@ def write_vectors(
                     block[rows] = encoded(
                         encode, batch, "passage", cosine=cosine, dimension=dimension
                     )
+            row_of = {text: row for row, text in enumerate(texts)}
+            block = block[[row_of[text] for text in all_texts]]
             _check_finite(block, start, passages)
             file.write(block.tobytes())
             file.flush()
@@ -98,11 +102,20 @@ def open_vectors(path: Path) -> np.ndarray:
         raise RetrieverError(f"{path}: not a file of vectors: {str(error)[-200:]}") from error
 
 
-def link_faiss(source: str | Path, path: Path) -> None:
+def check_faiss(source: str | Path) -> int:
+    """How many numbers the vectors of a flat FAISS file have. Raises RetrieverError for others."""
+    if not isinstance(source, str | Path):
+        raise RetrieverError(f"faiss_index must be a path, got {source!r:.80}")
+    if not Path(source).is_file():
+        raise RetrieverError(f"faiss_index={str(source)!r:.200}: there is no such file")
+    try:
+        return int(_faiss_vectors(Path(source)).shape[1])
+    except (OSError, RuntimeError) as error:
+        raise RetrieverError(f"{source}: not a file of FAISS: {str(error)[-200:]}") from error
+
+
+def link_faiss(source: Path, path: Path) -> None:
     """Let `path` be the file `source`, by a hard link or, across file systems, a symbolic one."""
-    source = Path(source)
-    if not source.is_file():
-        raise RetrieverError(f"faiss_index={str(source)!r}: there is no such file")
     path.unlink(missing_ok=True)
     try:
         os.link(source.resolve(), path)
@@ -110,19 +123,22 @@ def link_faiss(source: str | Path, path: Path) -> None:
         path.symlink_to(source.resolve())
 
 
-def norms(vectors: np.ndarray, passages: Passages, progress: Progress) -> tuple[float, float]:
-    """The shortest and the longest vector's length, in one pass. (0, 0) when there is none.
+def survey(
+    vectors: np.ndarray, passages: Passages, progress: Progress
+) -> tuple[float, float, np.ndarray]:
+    """The shortest and the longest vector's length (0, 0 when there is none) and all `hashes`.
 
     Raises RetrieverError naming the first passage whose vector is not finite.
     """
-    low, high = np.inf, 0.0
+    low, high, hashed = np.inf, 0.0, np.empty(len(vectors), np.uint64)
     for start in range(0, len(vectors), BLOCK):
-        block = np.asarray(vectors[start : start + BLOCK], dtype=np.float32)
+        block = np.array(vectors[start : start + BLOCK])
         _check_finite(block, start, passages)
         lengths = np.linalg.norm(block.astype(np.float64), axis=1)
         low, high = min(low, float(lengths.min())), max(high, float(lengths.max()))
+        hashed[start : start + BLOCK] = hashes(block)
         progress("checking (vectors)", start + len(block), len(vectors))
-    return (low, high) if len(vectors) else (0.0, 0.0)
+    return (low, high, hashed) if len(vectors) else (0.0, 0.0, hashed)
 
 
 def _faiss_vectors(path: Path) -> np.ndarray:
@@ -157,7 +173,7 @@ def _check_finite(block: np.ndarray, start: int, passages: Passages) -> None:
     finite = np.isfinite(block).all(axis=1)
     if not finite.all():
         place = start + int(np.argmin(finite))
-        name = repr(passages[place].id) if place < len(passages) else f"number {place}"
+        name = f"{passages[place].id!r:.80}" if place < len(passages) else f"number {place}"
         raise RetrieverError(
             f"passage {name}: its vector holds NaN, infinity or a number too large for "
             f"{block.dtype}; check the encoder"

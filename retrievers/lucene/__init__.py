@@ -1,8 +1,8 @@
 """The `lucene` backend: Pyserini's own Lucene, for labs that want exactly that engine.
 
-`write_index` and `open_index` serve `retrievers.build` and `load`; `open_anserini` reads an index
-made by Anserini or Pyserini. Java runs in a process of its own. Needs pyjnius, a JDK >= 21 and the
-jar of the pyserini package; Linux and macOS only.
+`write_index`, `check_first` and `open_index` serve `retrievers.build` and `load`; `open_anserini`
+reads an index made by Anserini or Pyserini that holds its texts. Java runs in a process of its own.
+Needs pyjnius, a JDK >= 21 and the jar of the pyserini package; Linux and macOS only.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from retrievers.lucene.index import write_index
+    from retrievers.lucene.index import check_first, write_index
     from retrievers.lucene.retriever import Lucene, open_anserini, open_index
 
-__all__ = ["Lucene", "open_anserini", "open_index", "write_index"]
+RESUMES = False
+
+__all__ = ["RESUMES", "Lucene", "check_first", "open_anserini", "open_index", "write_index"]
 
 
 def __getattr__(name: str) -> Any:
@@ -22,5 +24,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'retrievers.lucene' has no attribute {name!r}")
     from importlib import import_module
 
-    module = "index" if name == "write_index" else "retriever"
+    module = "index" if name in ("check_first", "write_index") else "retriever"
     return getattr(import_module(f"retrievers.lucene.{module}"), name)

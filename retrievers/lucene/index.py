@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from retrievers.base import Progress, RetrieverDown, RetrieverError, silent
 from retrievers.corpus import BadRow, passage_of, split_title
+from retrievers.lucene.existing import check_lucene_folder, take_over
+from retrievers.lucene.java import find_jar, find_jdk, java_options
 from retrievers.lucene.process import Worker, WorkerDied
 
 if TYPE_CHECKING:
@@ -30,31 +32,55 @@ def write_index(
     b: float = 0.4,
     threads: int | None = None,
     heap: str = "1g",
+    lucene_index: str | Path | None = None,
 ) -> dict[str, Any]:
     """Index the passages with Lucene into the empty `folder`; returns the manifest's settings.
 
     The documents have Anserini's fields and analysis, without texts. `heap` is the most memory
-    for Java objects; a quarter of it holds postings before they are written. Raises
-    RetrieverError when Lucene refuses a passage, RetrieverDown when its process ends.
+    for Java objects; a quarter of it holds postings before they are written. `lucene_index`: the
+    folder of an index that Anserini or Pyserini made of the same corpus; it is linked instead, and
+    its documents get their texts by id. Raises RetrieverError when Lucene refuses a passage or the
+    index is of another corpus, RetrieverDown when Lucene's process ends.
     """
     threads = checked_threads(threads)
-    settings = {"k1": checked_number("k1", k1), "b": checked_number("b", b)}
+    similarity = checked_number("k1", k1), checked_number("b", b)
+    settings: dict[str, Any] = dict(zip(("k1", "b"), similarity, strict=True))
     try:
         worker = Worker(heap=heap, threads=threads)
         try:
-            written = _write(worker, passages, folder, threads, progress)
+            if lucene_index is None:
+                _write(worker, passages, folder, threads, progress)
+            else:
+                source = Path(lucene_index)
+                take_over(worker, source, folder, passages, similarity)
+                settings["lucene_index"] = str(source.resolve())
         finally:
             worker.close()
     except WorkerDied as error:
         raise RetrieverDown(f"{folder}: Lucene's process ended while indexing: {error}") from None
-    if written != len(passages):
-        raise RetrieverError(f"{folder}: Lucene holds {written} of {len(passages)} passages")
     return {"lucene": worker.version} | settings
+
+
+def check_first(
+    *,
+    k1: float = 0.9,
+    b: float = 0.4,
+    threads: int | None = None,
+    heap: str = "1g",
+    lucene_index: str | Path | None = None,
+) -> None:
+    """Raise RetrieverError for what `write_index` would refuse whatever the passages are."""
+    checked_number("k1", k1)
+    checked_number("b", b)
+    find_jar()
+    java_options(find_jdk(), heap=heap, threads=checked_threads(threads))
+    if lucene_index is not None:
+        check_lucene_folder(Path(lucene_index))
 
 
 def _write(
     worker: Worker, passages: Passages, folder: Path, threads: int, progress: Progress
-) -> int:
+) -> None:
     worker.ask("create", str(folder.resolve()), threads, timeout=TIMEOUT_S)
     done = waiting = 0
     for rows in _batches(passages):
@@ -68,7 +94,8 @@ def _write(
         worker.receive(TIMEOUT_S)
     documents: int = worker.ask("finish", timeout=TIMEOUT_S)
     progress("lucene index", documents, len(passages))
-    return documents
+    if documents != len(passages):
+        raise RetrieverError(f"{folder}: Lucene holds {documents} of {len(passages)} passages")
 
 
 def _batches(passages: Passages) -> Iterator[list[Row]]:
@@ -93,14 +120,6 @@ def checked_number(name: str, value: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
         raise RetrieverError(f"{name} must be a number >= 0, got {value!r}")
     return float(value)
-
-
-def check_lucene_folder(folder: Path) -> None:
-    """Raise RetrieverError unless the folder looks like a Lucene index; starts no Java."""
-    if not folder.is_dir():
-        raise RetrieverError(f"{folder}: no such folder")
-    if not any(folder.glob("segments_*")):
-        raise RetrieverError(f"{folder}: not a Lucene index (no segments_N file in it)")
 
 
 def stored_passage(stored: str) -> tuple[str, str]:

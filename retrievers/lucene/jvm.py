@@ -60,6 +60,10 @@ class Java:
         self._searcher = searcher
         return documents, first
 
+    def ids(self, documents: Sequence[int]) -> list[str]:
+        """The ids of the documents with these numbers of Lucene's."""
+        return [self._searcher.doc(number).get("id") for number in documents]
+
     def search(self, queries: Sequence[str], k: int, threads: int) -> list[list[Hit]]:
         """The k best documents for each query, as Anserini ranks and scores them."""
         too_many = {i: q for i, text in enumerate(queries) if (q := self._heaviest(text))}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 import weakref
 from collections.abc import Sequence
@@ -14,14 +15,11 @@ from retrievers.base import (
     RetrieverDown,
     RetrieverError,
     check_request,
+    in_thread,
     well_formed,
 )
-from retrievers.lucene.index import (
-    check_lucene_folder,
-    checked_number,
-    checked_threads,
-    stored_passage,
-)
+from retrievers.lucene.existing import check_lucene_folder
+from retrievers.lucene.index import checked_number, checked_threads, stored_passage
 from retrievers.lucene.process import Worker, WorkerDied
 
 if TYPE_CHECKING:
@@ -39,10 +37,11 @@ class Lucene:
     """BM25 by Lucene in a process of its own, with Anserini's ranking and scores.
 
     Order and scores are those of Pyserini's LuceneSearcher: scores have 4 decimals, and among
-    equal ones each is 1e-6 below the one before. `threads` queries of a batch run at once; a batch
-    has `timeout` seconds. Usable from several threads; after a fork and after unpickling it starts
-    a process of its own on first use. A process that dies is started again once per search, then
-    RetrieverDown is raised.
+    equal ones each is 1e-6 below the one before. The texts are those of `passages`, whose rows
+    stand in the index or, with `by_id`, are found by its ids; without `passages` they are the
+    index's own. `threads` queries of a batch run at once; a batch has `timeout` seconds. Usable
+    from several threads; after a fork and after unpickling it starts a process of its own on first
+    use. A process that dies is started again once per search, then RetrieverDown is raised.
     """
 
     def __init__(
@@ -50,6 +49,7 @@ class Lucene:
         folder: Path,
         *,
         passages: Passages | None = None,
+        by_id: bool = False,
         k1: float = 0.9,
         b: float = 0.4,
         threads: int | None = None,
@@ -57,11 +57,11 @@ class Lucene:
         timeout: float = 300.0,
     ) -> None:
         self.folder = folder
-        self._passages = passages
+        self._passages, self._by_id = passages, by_id
         self._similarity = checked_number("k1", k1), checked_number("b", b)
         self._threads = checked_threads(threads)
         self._heap, self._timeout = heap, checked_number("timeout", timeout)
-        self._documents = 0
+        self.documents = 0
         self._worker: Worker | None = None
         self._lock = threading.Lock()
         _alive.add(self)
@@ -78,7 +78,7 @@ class Lucene:
 
     def _check(self, documents: int, first: dict[str, str] | None) -> None:
         """Refuse an index whose passages could not be returned."""
-        self._documents = documents
+        self.documents = documents
         names = ", ".join(first or ()) or "none"
         if self._passages is not None:
             if documents != len(self._passages):
@@ -93,8 +93,9 @@ class Lucene:
             )
         elif first is not None and not {"raw", "contents"} & set(first):
             raise RetrieverError(
-                f"{self.folder}: the index stores no text (stored: {names}); index again with "
-                "--storeRaw or --storeContents, or build from the corpus"
+                f"{self.folder}: the index stores no text (stored: {names}); give it its corpus, "
+                "once: mas-retrieve index CORPUS OUT --backend lucene --option "
+                f"lucene_index={shlex.quote(str(self.folder))}"
             )
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
@@ -103,7 +104,7 @@ class Lucene:
         Raises RetrieverDown when Lucene's process ends twice or gives no answer in time.
         """
         check_request(queries, k)
-        k = min(k, self._documents)
+        k = min(k, self.documents)
         if k == 0:
             return [[] for _ in queries]
         texts = [well_formed(query) for query in queries]
@@ -113,11 +114,7 @@ class Lucene:
                 found.append([self._passage(*hit) for hit in hits])
         return found
 
-    async def asearch(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """`search` in a thread."""
-        import asyncio
-
-        return await asyncio.to_thread(self.search, queries, k)
+    asearch = in_thread
 
     def close(self) -> None:
         """End Lucene's process; a later search starts another."""
@@ -169,9 +166,24 @@ class Lucene:
     def _passage(self, id_: str, score: float, row: str | None, stored: str | None) -> Passage:
         score = round(score, 6)  # as Anserini writes it in a run; Java has it in single precision
         if self._passages is not None:
-            return self._passages[int(row or 0)]._replace(score=score)
+            place = self._place(id_) if self._by_id else int(row or 0)
+            return self._passages[place]._replace(score=score)
         title, text = stored_passage(stored or "")
         return Passage(id_, title, text, score)
+
+    def _place(self, id_: str) -> int:
+        assert self._passages is not None
+        if id_.isdecimal() and len(id_) < 10 and int(id_) < len(self._passages):
+            row = int(id_)  # as in wiki-18: one read instead of 25
+            if self._passages.ids([row]) == [id_]:
+                return row
+        place = self._passages.place_of(id_)
+        if place is None:
+            raise RetrieverError(
+                f"{self.folder}: its document {id_!r:.80} is not in the corpus; build the index "
+                "again from the corpus that lucene_index was made of"
+            )
+        return place
 
     def _start_over(self) -> None:
         self._worker, self._lock = None, threading.Lock()
@@ -200,6 +212,7 @@ def open_index(
     return Lucene(
         folder,
         passages=passages,
+        by_id="lucene_index" in settings,
         k1=settings["k1"] if k1 is None else k1,
         b=settings["b"] if b is None else b,
         threads=threads,
@@ -217,11 +230,12 @@ def open_anserini(
     heap: str = "1g",
     timeout: float = 300.0,
 ) -> Lucene:
-    """Open an index made by Anserini or Pyserini, such as the field's for wiki-18, unchanged.
+    """Open an index made by Anserini or Pyserini, unchanged.
 
     Ids, titles and texts come from its stored rows (`raw`, or `contents`); options as for
     `Lucene`. Raises RetrieverError for a folder that is no such index, is damaged, of a Lucene
-    that this one cannot read, or holds no text.
+    that this one cannot read, or holds no text (as the field's for wiki-18: see `lucene_index` of
+    `write_index`).
     """
     return Lucene(Path(path), k1=k1, b=b, threads=threads, heap=heap, timeout=timeout)
 

@@ -19,6 +19,7 @@ Header = tuple[bytes, bytes]
 
 JSON: Header = (b"content-type", b"application/json")
 SOON: Header = (b"retry-after", b"1")  # seconds
+DIGEST = b"x-index-digest"  # the same for servers that give the same answers
 METHODS = {"/retrieve": ("POST",), "/health": ("GET", "HEAD")}
 log = logging.getLogger("retrievers.server")
 
@@ -33,12 +34,15 @@ class App:
     def __init__(self, limits: Limits = Limits()) -> None:  # noqa: B008 (it is frozen)
         self.limits = limits
         self._facts: dict[str, Any] = {}
+        self._headers: tuple[Header, ...] = ()
         self._batcher: Batcher | None = None
 
     def ready(self, retriever: Retriever, facts: dict[str, Any]) -> None:
-        """Serve `retriever`; /health tells its `facts`."""
+        """Serve `retriever`; /health tells its `facts`, every answer their "digest" if any."""
         self._batcher = Batcher(retriever.search, self.limits.batch, self.limits.waiting)
         self._facts = facts
+        if digest := facts.get("digest"):
+            self._headers = ((DIGEST, digest.encode()),)
 
     def close(self) -> None:
         """End the thread of the searches."""
@@ -48,7 +52,7 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
         assert scope["type"] == "http"
-        headers: tuple[Header, ...] = ()
+        headers = self._headers
         try:
             status, content = await self._answer(scope, receive)
         except _Gone:

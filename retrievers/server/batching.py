@@ -1,4 +1,13 @@
-"""Searches for many requests at a time, in one thread beside the event loop."""
+"""Searches for many requests at a time, in one thread beside the event loop.
+
+    event loop                                            thread
+    ask ──> _waiting (queue of Ask) ──_take──> _parts ──> _work: one search for all parts
+     └ future <── all of found? <── _deliver <───────────── outcomes, one for each part
+                       └ not all: to the end of _waiting
+
+Of an Ask's queries, `found` are answered, those up to `taken` are in a batch or answered, the rest
+wait; `Batcher.waiting` is the sum of what waits.
+"""
 
 from __future__ import annotations
 

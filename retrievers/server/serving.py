@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrievers.base import Retriever, RetrieverError
 from retrievers.server.app import App
+from retrievers.server.facts import describe
 from retrievers.server.limits import Limits
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 IDLE_S = 120  # that a connection without requests lives; an agent's turns are seconds apart
 BACKLOG = 2048
+FILES = 2**16  # open at a time, at most
 Loaded = tuple[Retriever, dict[str, Any]]  # and its facts
 
 
@@ -36,9 +38,9 @@ def serve(
     access_log: bool = False,
     **options: Any,
 ) -> None:
-    """Serve an index folder, or a retriever that is there already, until a signal comes.
+    """Serve what `retrievers.load` opens, a corpus, or a retriever, until a signal comes.
 
-    The address is bound at once; while `retrievers.load(where, **options)` runs, requests get 503.
+    The address is bound at once; while it is loaded with `options`, requests get 503.
     Port 0 takes a free one. Where it listens and what it serves is told on stderr. SIGTERM or
     SIGINT stops it: nothing new is accepted, what has come is answered within `stop_s` seconds (a
     503 if that is too short), then `SystemExit(128 + number)` is raised. Raises RetrieverError if
@@ -47,6 +49,7 @@ def serve(
     if not isinstance(stop_s, int) or stop_s < 1:
         raise RetrieverError(f"stop_s must be an integer >= 1, got {stop_s!r:.40}")
     app = App(limits)
+    _allow_files()
     with contextlib.closing(_listen(host, port)) as listener:
         server = _uvicorn(app, stop_s, access_log)
         with (
@@ -93,23 +96,10 @@ async def _run(
 
 
 def _load(where: str | Path | Retriever, options: dict[str, Any]) -> Loaded:
-    from retrievers.indexes import load
+    from retrievers.indexes import open_or_index
 
-    retriever = load(where, **options) if isinstance(where, str | Path) else where
-    return retriever, describe(where, retriever)
-
-
-def describe(where: str | Path | Retriever, retriever: Retriever) -> dict[str, Any]:
-    """What /health tells: of an index what its manifest says, of others class and size if known."""
-    from retrievers.manifest import NAME, read_manifest
-
-    if isinstance(where, str | Path) and (Path(where) / NAME).is_file():
-        made = read_manifest(Path(where))
-        return {"index": Path(where).name, "backend": made.backend, **made.corpus}
-    facts: dict[str, Any] = {"retriever": type(retriever).__name__}
-    with contextlib.suppress(AttributeError, TypeError):
-        facts["passages"] = len(retriever.passages)  # type: ignore[attr-defined]
-    return facts
+    retriever = open_or_index(where, **options) if isinstance(where, str | Path) else where
+    return retriever, describe(where, retriever, options)
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -134,6 +124,17 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def _allow_files() -> None:
+    """As many open files, and so connections, as the user may have: often 1,024 until asked for."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def _url(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -142,10 +143,13 @@ def _url(listener: socket.socket) -> str:
 def _uvicorn(app: App, stop_s: int, access_log: bool) -> uvicorn.Server:
     import uvicorn  # here: a tenth of a second
 
+    from retrievers.server.connection import Connection
+
     if access_log:
         logging.getLogger("uvicorn.access").addHandler(logging.StreamHandler())
     config = uvicorn.Config(
         app,
+        http=Connection,
         lifespan="off",
         ws="none",
         log_config=None,

@@ -13,6 +13,8 @@ from retrievers.base import Passage, well_formed
 from retrievers.server.limits import Limits
 
 TOPK = 3  # of a request that has none, as everywhere in the field
+# What others call it: who asks for k = 10 must not get 3 without a word.
+_NOT_TOPK = ("k", "top_k", "topK", "top-k", "top_n", "n", "limit")
 
 _KINDS = {
     type(None): "null",
@@ -45,7 +47,8 @@ class Refused(Exception):
 def read_request(body: bytes, limits: Limits) -> Asked:
     """What a body asks for. Unknown keys are ignored, and null is as good as nothing.
 
-    Raises `Refused`: 400 for what is no JSON, 422 naming the field.
+    Raises `Refused`: 400 for what is no JSON, 422 naming the field, also for a number of passages
+    under another name than topk.
     """
     request = _parse(body)
     if not isinstance(request, dict):
@@ -75,7 +78,7 @@ def read_request(body: bytes, limits: Limits) -> Asked:
     scores = request.get("return_scores")
     if scores is not None and not isinstance(scores, bool):
         raise Refused(422, f"return_scores must be true or false, got {_kind(scores)}")
-    k = _topk(request.get("topk"), limits.topk)
+    k = _topk(request, limits.topk)
     if len(queries) * k > limits.passages:
         most = f"at most {limits.passages:,} at a time"
         raise Refused(422, f"topk of all queries sums to {len(queries) * k:,} passages; {most}")
@@ -94,8 +97,12 @@ def _parse(body: bytes) -> Any:
         raise Refused(400, f"the body is no JSON: {what}"[:200]) from None
 
 
-def _topk(topk: Any, most: int) -> int:
+def _topk(request: dict[str, Any], most: int) -> int:
+    topk = request.get("topk")
     if topk is None:
+        for name in _NOT_TOPK:
+            if request.get(name) is not None:
+                raise Refused(422, f"unknown key {name}; the number of passages is topk")
         return TOPK
     if isinstance(topk, float) and topk.is_integer():  # JSON's 3.0 is 3
         topk = int(topk)

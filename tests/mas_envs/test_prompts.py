@@ -248,7 +248,8 @@ def test_an_environment_without_sets_takes_none():
 SHIPPED = {
     "debate/default": "debate-v0", "math/default": "math-v0", "math/single": "math-single-v0",
     "math/tiny": "math-v0", "proposer_solver/default": "proposer-solver-v0",
-    "search/default": "search-v0", "search/single": "search-single-v0", "vote/default": "vote-v0",
+    "search/default": "search-v0", "search/single": "search-single-v0", "search/tiny": "search-v0",
+    "vote/default": "vote-v0",
 }  # fmt: skip
 
 
@@ -269,6 +270,7 @@ SEEN_LAST = {  # by the agent in its last turn: what the others said or found
     "proposer-solver-v0": ("solver_3", "new problem"),
     "search-v0": ("search_0", "Search 2: state capital\n[1] "),
     "search-single-v0": ("searcher_0", "Search 3: state capital\n[1] "),
+    "search/tiny": ("search_0", "\n[1] "),
 }  # fmt: skip
 
 
@@ -294,7 +296,7 @@ def test_a_shipped_set_leaves_no_placeholder_and_shows_all_there_is(name):
     for agent, text in shown:
         own_problem = id == "proposer-solver-v0" and agent != "proposer_0"
         assert ("new problem" if own_problem else env.episode.question) in text
-    agent, seen = SEEN_LAST[id]
+    agent, seen = SEEN_LAST.get(name, SEEN_LAST[id])
     assert seen in dict(shown)[agent]
 
 

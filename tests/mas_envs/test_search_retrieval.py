@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import threading
+import warnings
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import numpy as np
 import pytest
 
+import mas_envs
 import retrievers.http
 from mas_envs.errors import BadFile, MasError, UnknownName, UserError
 from mas_envs.policies.scripted import ScriptedPolicy
 from mas_envs.search.retrieval import retriever
-from retrievers import Passage, RetrieverDown, build
+from retrievers import Passage, RetrieverDown, RetrieverError, build
 from tests.mas_envs.env_cases import collect, play
 from tests.mas_envs.search_cases import NO, TASKS, YES, answer, make, query, shown
 
@@ -240,3 +243,136 @@ def test_a_retriever_in_this_process_that_breaks_fails_its_own_episode():
 def test_what_makes_no_retriever_is_told():
     with pytest.raises(UserError, match=r"retriever 'json:loads': .*missing 1 required"):
         play(make(retriever="json:loads"), NO, query("a"))
+
+
+GOOD = Passage("0", "T0", "a cat", 1.0)
+
+
+class Odd:
+    """Answers each search with what `answer` makes of (queries, k)."""
+
+    answer = None
+
+    def search(self, queries, k):
+        return type(self).answer(queries, k)
+
+
+ODD = "tests.mas_envs.test_search_retrieval:Odd"
+
+
+def answering(monkeypatch, made):
+    monkeypatch.setattr(Odd, "answer", staticmethod(made))
+    return make(retriever=ODD)
+
+
+async def later(queries, k):
+    return []
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (lambda q, k: None, "NoneType None, no list;"),
+        (lambda q, k: {"a": 1}, "dict {'a': 1}, no list;"),
+        (lambda q, k: "text", "str 'text', no list;"),
+        (lambda q, k: ([GOOD] for _ in q), "generator "),
+        (later, r"a coroutine \(`search` must not be `async def`"),
+        (lambda q, k: [], "0 lists of passages for 1 queries;"),
+        (lambda q, k: [[GOOD]] * 3, "3 lists of passages for 1 queries;"),
+        (lambda q, k: [GOOD], r"Passage Passage\(.*no list of passages, for queries\[0\];"),
+        (lambda q, k: [{"id": "0"}], r"dict .*no list of passages, for queries\[0\];"),
+        (lambda q, k: ["a cat"], r"str 'a cat', no list of passages, for queries\[0\];"),
+        (lambda q, k: [[GOOD] * (k + 1)], r"4 passages for queries\[0\] with k=3;"),
+        (lambda q, k: [[GOOD, "a cat"]], r"str 'a cat', no Passage, as passage \[1\] of queries"),
+        (lambda q, k: [[{"id": "0", "text": "a"}]], "dict .*, no Passage, as passage"),
+        (lambda q, k: [[("0", "T0", "a cat", 1.0)]], "tuple .*, no Passage, as passage"),
+        (lambda q, k: [[Passage(0, "T", "a")]], "a Passage whose id is int 0, no string,"),
+        (lambda q, k: [[Passage("0", None, "a")]], "a Passage whose title is NoneType None"),
+        (lambda q, k: [[Passage("0", "T", b"a")]], "a Passage whose text is bytes b'a'"),
+        (lambda q, k: [[GOOD._replace(score=None)]], "a Passage whose score is NoneType None"),
+        (lambda q, k: [[GOOD._replace(score=float("nan"))]], ".* score is float nan, no finite"),
+    ],
+)  # fmt: skip
+def test_an_answer_of_the_wrong_shape_names_the_retriever_and_what_is_wrong(
+    monkeypatch, made, told
+):
+    env = answering(monkeypatch, made)
+    start, end = f"^retriever '{ODD}' returned ", r"search\(queries, k\) must return, for each qu"
+    with pytest.raises(UserError, match=f"{start}{told}.*{end}"):
+        play(env, NO, query("a"))
+    with pytest.raises(UserError, match=start):
+        collect(env, TASKS[:1], ScriptedPolicy(numbered), samples=4)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda q, k: tuple((GOOD,) for _ in q),
+        lambda q, k: [[GOOD._replace(score=np.float32(1))] for _ in q],
+        lambda q, k: [[GOOD._replace(score=1)] * k for _ in q],
+    ],
+)
+def test_tuples_and_numbers_of_numpy_are_as_good(monkeypatch, made):
+    env = answering(monkeypatch, made)
+    play(env, NO, query("a"))
+    assert "Search 1: a\n[1] T0: a cat" in shown(env)
+
+
+def test_what_a_retriever_of_the_user_raises_is_told_with_its_name(monkeypatch):
+    def broken(queries, k):
+        return queries[k]
+
+    with pytest.raises(IndexError) as raised:  # a bug of theirs: the traceback leads to it
+        play(answering(monkeypatch, broken), NO, query("a"))
+    assert raised.value.__notes__ == [f"(in the search of retriever '{ODD}')"]
+    assert raised.traceback[-1].name == "broken"
+
+    def refused(queries, k):
+        raise RetrieverError("index/: built with another version")
+
+    with pytest.raises(UserError, match=f"retriever '{ODD}': index/: built with another version"):
+        play(answering(monkeypatch, refused), NO, query("a"))
+
+    def down(queries, k):
+        raise RetrieverDown("no answer")
+
+    with pytest.raises(RetrieverDown, match="no answer"):
+        play(answering(monkeypatch, down), NO, query("a"))
+
+
+class OneArgument:
+    """Its `search` knows no k."""
+
+    def search(self, queries):
+        return [[] for _ in queries]
+
+
+def nowhere():
+    """A factory whose index is missing."""
+    return open("nowhere/index")
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("OneArgument", r"search\(queries, k\): too many positional"), ("nowhere", "No such file")],
+)
+def test_what_cannot_search_is_told_on_the_first_search(name, told):
+    place = f"tests.mas_envs.test_search_retrieval:{name}"
+    with pytest.raises(UserError, match=f"retriever '{place}': .*{told}"):
+        play(make(retriever=place), NO, query("a"))
+
+
+@pytest.mark.parametrize("id", ["search-v0", "search-single-v0"])
+def test_tinyworlds_questions_over_other_passages_are_told(id):
+    env = mas_envs.make(id, retriever="tests.mas_envs.search_cases:SHELF")
+    told = r"the questions are tinyworld's, the passages those of 'tests\.mas_envs\..*tasks=\{"
+    with pytest.warns(UserWarning, match=told):
+        env.reset(seed=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env.reset(seed=1)
+        collect(make(id), [TASKS[1]], ScriptedPolicy(lambda request: answer("Ada")))
+        make(id).reset(seed=0)
+        mas_envs.make(id).reset(seed=0)
+        chosen = {"source": "tinyworld", "split": "dev"}
+        make(id, tasks=chosen).reset(seed=0)

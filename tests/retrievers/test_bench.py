@@ -185,16 +185,25 @@ def test_bench_times_each_number_of_threads_and_judges(index, tmp_path, capsys):
     show(report)
     printed = capsys.readouterr().out
     assert f"recall@3: 0.5000 ± {report.quality['recall@3'].half:.4f} (95 %, 3 queries)" in printed
+    assert "nothing is judged relevant for 1 of 4 queries" in printed and "words" not in printed
 
 
-def test_without_queries_they_are_words_of_the_passages(index):
+def test_without_queries_they_are_words_of_the_passages(index, capsys):
     sampled = sample_queries(index)
     assert len(sampled) == 1000 and sampled == sample_queries(index)
     assert all(any(query in p.text for p in TEXTS) for query in sampled)
     assert {len(query.split()) for query in sampled} == {5, 8}
     report = bench(index, k=1)
-    assert report.queries == 1000 and report.quality == {}
+    assert report.queries == 1000 and report.quality == {} and report.sampled
+    show(report)
+    assert "queries: runs of 8 words from its passages" in capsys.readouterr().out
     assert report.private_mb is None or report.private_mb > 1
+
+
+def test_a_corpus_will_do(tmp_path):
+    (tmp_path / "c.jsonl").write_text('{"id": "1", "contents": "a fox and a dog"}')
+    report = bench(tmp_path / "c.jsonl", k=1)
+    assert (report.where, report.queries) == (str(tmp_path / "c.jsonl"), 1000)
 
 
 def test_an_index_of_empty_passages_asks_for_queries(tmp_path):

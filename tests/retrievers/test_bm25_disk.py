@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from retrievers import BM25, Passage, RetrieverError, analysis
-from retrievers.bm25 import open_index, write_index
+from retrievers import BM25, Passage, RetrieverError, analysis, build
+from retrievers.bm25 import open_index, runs, write_index
 from retrievers.passages import write_passages
 
 QUERIES = [f"w{i} w{i * i % 97} w{i % 7}" for i in range(80)]
@@ -171,3 +171,30 @@ def test_wrong_parameters(built, parameters, message):
         open_index(*built, **parameters)
     with pytest.raises(RetrieverError, match=message):
         BM25(passages(3), **parameters)
+
+
+def test_more_of_one_word_than_a_code_can_count(tmp_path, monkeypatch):
+    """tf is kept in 24 bits; a text of more than 64 MB can have more of one word."""
+    assert int(runs.MOST_TF) << 8 | 255 == 2**32 - 1
+    monkeypatch.setattr(runs, "MOST_TF", np.uint32(200))
+    (tmp_path / "bm25").mkdir()
+    rows = [Passage("many", "", "fox " * 70_000), Passage("one", "", "fox"), Passage("b", "", "x")]
+    written = write_passages(rows, tmp_path / "p")
+    settings = write_index(written, tmp_path / "bm25")
+    codes = np.fromfile(tmp_path / "bm25" / "codes.bin", settings["code_type"])
+    assert sorted((codes >> 8).tolist()) == [1, 1, 200]
+    assert len(open_index(written, tmp_path / "bm25", settings).search(["fox"], 3)[0]) == 2
+
+
+def test_a_pickle_of_an_index_that_was_replaced_is_refused(tmp_path):
+    """Its settings with the files of another index would find the wrong passages, silently."""
+    old = build(passages(300), tmp_path / "index")
+    want, pickled = old.search(QUERIES, 5), pickle.dumps(old)
+    build(passages(300), tmp_path / "index", overwrite=True)
+    assert pickle.loads(pickled).search(QUERIES, 5) == want, "the same again"
+    assert old.search(QUERIES, 5) == want
+    longer = [row._replace(text=row.text + " w1") for row in passages(300)]
+    for rows, k1 in [(passages(300), 5.0), (longer, 0.9)]:
+        build(rows, tmp_path / "index", overwrite=True, k1=k1)
+        with pytest.raises(RetrieverError, match="bm25: replaced since the retriever was pickled"):
+            pickle.loads(pickled)

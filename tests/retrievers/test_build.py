@@ -275,3 +275,62 @@ def test_text_survives_another_locale(tmp_path, corpus):
     )  # fmt: skip
     [[found]] = json.loads(done.stdout)
     assert found[:3] == list(PASSAGES[1][:3])
+
+
+def test_where_no_index_can_be_is_told_before_any_work(tmp_path, corpus, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    write(tmp_path / "file.partial", "x")
+    read = []
+    for out, message in [
+        (".", "here: the working directory; give a folder in it"),
+        ("/", "a file system begins there"),
+        ("/proc", "a file system begins there"),
+        ("/proc/index", r"index\.partial: cannot write there"),
+        (corpus / "index", r"index\.partial: cannot write there: Not a directory"),
+        (tmp_path / "file", r"file\.partial: cannot write there: File exists"),
+        ("x" * 250, "cannot write there: File name too long"),
+        ("x" * 300, "no place for an index: File name too long"),
+    ]:
+        if not str(out).startswith("/proc") or os.path.ismount("/proc"):
+            with pytest.raises(RetrieverError, match=message):
+                build((read.append(row) or row for row in PASSAGES), out)
+    assert read == [] and os.listdir(tmp_path / "here") == []
+    build(corpus, tmp_path / "index")
+    monkeypatch.chdir(tmp_path / "index")
+    with pytest.raises(RetrieverError, match="the working directory"):
+        build(corpus, ".", overwrite=True)
+    assert ids(load("."))
+
+
+def test_all_is_on_the_disk_before_it_is_called_an_index(tmp_path, corpus, monkeypatch):
+    """What a machine that stops could lose: contents and names, of files and of folders."""
+    synced, fsync, rename = set(), os.fsync, pathlib.Path.rename
+
+    def noting(file):
+        synced.add(os.fstat(file).st_ino)
+        fsync(file)
+
+    def checking(path, target):
+        if path.name == "index.partial":
+            there = [path, *path.rglob("*")]
+            names = {one.name for one in there if one.stat().st_ino not in synced}
+            assert names == {"lock", "state.json"}
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", noting)
+    monkeypatch.setattr(pathlib.Path, "rename", checking)
+    build(corpus, tmp_path / "index")
+    assert tmp_path.stat().st_ino in synced
+
+
+@pytest.mark.parametrize("id_", ["i" * 1_000_000, "a\nb\tc\0d", "", " ", "黄 😀", "a\u2028b\r"])
+def test_any_string_is_an_id(tmp_path, id_):
+    rows = [Passage("b", "", "fox"), Passage(id_, "a\ntitle", "fox"), Passage("a", "", "fox")]
+    built = build(rows, tmp_path / "index")
+    found = built.search(["fox"], 3)[0]
+    assert sorted(passage[:3] for passage in found) == sorted(row[:3] for row in rows)
+    assert built.passages.place_of(id_) == 1
+    with pytest.raises(RetrieverError, match="occurs twice") as error:
+        build([*rows, rows[1]], tmp_path / "twice")
+    assert len(str(error.value)) < 300

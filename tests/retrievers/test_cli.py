@@ -1,5 +1,6 @@
 """`mas-retrieve` as a user runs it, under LANG=C."""
 
+import inspect
 import json
 import os
 import re
@@ -8,13 +9,16 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from retrievers import cli, load
+from retrievers.backends import BACKENDS, get_backend
 from retrievers.manifest import read_manifest
+from retrievers.server import Limits
 from tests.retrievers.corpus_cases import PASSAGES, gz, headed_tsv, jsonl, write
 
 ROOT = Path(__file__).parents[2]
@@ -93,8 +97,16 @@ def test_info_tells_how_it_was_made_and_checks(folder):
         (("index", "none.jsonl", "new"), "none.jsonl: cannot read the corpus"),
         (("index", "corpus.jsonl", "new", "--backend", "bm52"), "did you mean 'bm25'"),
         (("index", "corpus.jsonl", "corpus.jsonl/x"), "Not a directory"),
-        (("info", "corpus.jsonl"), "Not a directory"),
-        (("info", "none"), "none: no index"),
+        (("info", "corpus.jsonl"), "corpus.jsonl: a file; make an index of a corpus with"),
+        (("info", "none"), "none: no index there"),
+        (("info", "index/bm25"), "index/bm25: a part of the index index; give that folder"),
+        (("search", "index/bm25", "fox"), "index/bm25: a part of the index index"),
+        (("search", "index/manifest.json", "fox"), "manifest.json: a part of the index index"),
+        (("search", "localhost:8000", "fox"), "did you mean http://localhost:8000?"),
+        (("bench", "127.0.0.1:8000/retrieve"), "did you mean http://127.0.0.1:8000/retrieve?"),
+        (("serve", "h:8000,h:8001"), "did you mean http://"),
+        (("info", "http://h:8000,h:8001"), "write http:// before each of several"),
+        (("search", "nowhere.mine:first", "fox"), "'nowhere.mine:first' cannot be imported"),
         (("serve", "none"), "none: no index there"),
         (("serve", "index", "--limit", "topk=0"), "limit topk must be an integer >= 1"),
         (
@@ -125,6 +137,50 @@ def test_usage_errors_exit_with_2_and_a_server_that_is_down_with_1(folder):
     assert re.fullmatch(r"mas-retrieve: failed: http://127\.0\.0\.1:9.*\n", down.stderr)
 
 
+def test_info_of_a_server_is_its_health(folder):
+    process = subprocess.Popen(
+        command("serve", folder / "corpus.jsonl", "--port", 0),
+        cwd=ROOT, env=ENVIRONMENT, text=True, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        url = served(process)
+        told = json.loads(retrieve("info", url).stdout)
+        assert (told["url"], told["status"]) == (f"{url}/retrieve", "ready")
+        assert (told["index"], told["passages"]) == ("corpus.jsonl", 5)
+        assert json.loads(retrieve("info", f"{url},{url}").stdout) == [told, told]
+    finally:
+        process.terminate()
+    process.wait(30)
+    down = retrieve("info", url)
+    assert (down.returncode, down.stdout) == (1, "")
+    assert f"failed: {url}/health: ConnectError" in down.stderr
+
+
+def test_info_of_a_server_of_another_kind_says_so(serve):
+    server = serve()
+    told = retrieve("info", server.url)
+    assert told.returncode == 2 and told.stderr.count("\n") == 1
+    assert f"{server.url}/health: HTTP 501" in told.stderr
+
+
+def test_help_lists_the_options_there_are():
+    def shown(*args):
+        return CliRunner().invoke(cli.app, [*args, "--help"], prog_name="mas-retrieve").stdout
+
+    for name in BACKENDS:
+        backend = get_backend(name)
+        for function, text in ((backend.check_first, shown("index")),
+                               (backend.open_index, shown("search")),
+                               (backend.open_index, shown("serve"))):  # fmt: skip
+            [listed] = re.findall(rf"^ +{name}: ((?:.*\n)+?)(?= {{,3}}\S| *\n)", text, re.MULTILINE)
+            taken = inspect.signature(function).parameters.values()
+            names = [p.name for p in taken if p.kind is p.KEYWORD_ONLY and p.name != "progress"]
+            assert all(re.search(rf"\b{option}\b", listed) for option in names), (name, listed)
+            assert names or name == "hybrid"
+    limits = shown("serve").partition(" --limit:")[2]
+    assert all(f"{field.name}={field.default}" in limits for field in fields(Limits))
+
+
 def test_help_of_all_and_each_has_examples():
     def shown(*args):
         result = CliRunner().invoke(cli.app, [*args], prog_name="mas-retrieve")
@@ -141,7 +197,13 @@ def test_help_of_all_and_each_has_examples():
 def test_a_repeated_id_and_overwriting(folder, tmp_path):
     twice = write(tmp_path / "c.jsonl", jsonl() + jsonl(PASSAGES[:1]))
     refused = retrieve("index", twice, tmp_path / "index")
-    assert refused.returncode == 2 and "'10'" in refused.stderr.splitlines()[-1]
+    assert refused.returncode == 2
+    said = refused.stderr.splitlines()[-1]
+    assert (
+        f"'10' occurs twice: {twice}:1 and {twice}:6" in said and "--duplicates keep_last" in said
+    )
+    searched = retrieve("search", twice, "x")
+    assert (searched.returncode, searched.stderr) == (2, f"{said}\n")
     for flags in (["--duplicates", "keep_last"], ["--overwrite"]):
         made = retrieve("index", twice if flags[0] == "--duplicates" else folder / "b.tsv",
                         tmp_path / "index", *flags)  # fmt: skip

@@ -5,8 +5,7 @@ import threading
 
 import pytest
 
-from retrievers import Passage, RetrieverError, load_corpus
-from retrievers import corpus_bytes
+from retrievers import Passage, RetrieverError, build, corpus_bytes, load_corpus
 from tests.retrievers.corpus_cases import (
     PASSAGES,
     bare_tsv,
@@ -211,3 +210,37 @@ def test_a_folder_that_is_an_index_and_an_unreadable_file(tmp_path):
         list(load_corpus(tmp_path))
     with pytest.raises(RetrieverError, match=r"/proc/self/mem: cannot read the corpus"):
         list(load_corpus("/proc/self/mem"))
+
+
+HEADERS = ["pid\tpassage", "id\tpassage", "docid\tcontent\ttitle", "query-id\tcorpus-id\tscore",
+           '"PID"\t"Passage"', "_id\tbody"]  # fmt: skip
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_names_of_columns_that_mean_nothing_are_no_passage(tmp_path, header):
+    path = write(tmp_path / "c.tsv", f"{header}\n1\ta\n")
+    with pytest.raises(RetrieverError, match=r"c.tsv:1: .*names of columns; they must be id, text"):
+        list(load_corpus(path))
+    path = write(tmp_path / "c.tsv", "1\ta\npid\tpassage\nidea\tid\n")
+    assert [one.id for one in load_corpus(path)] == ["1", "pid", "idea"], "later it is a passage"
+
+
+@pytest.mark.parametrize(
+    "name", ["queries.jsonl", "queries.tsv.gz", "qrels.tsv", "Queries-dev.tsv"]
+)
+def test_queries_are_no_corpus(tmp_path, name):
+    write(tmp_path / name, "1\ta\n")
+    with pytest.raises(RetrieverError, match=f"without corpus.jsonl, and {name} looks like no pas"):
+        list(load_corpus(tmp_path))
+    write(tmp_path / "corpus.tsv", "1\ta\n")
+    assert len(list(load_corpus(tmp_path))) == 1
+
+
+def test_a_repeated_id_is_named_with_both_places(tmp_path):
+    a = write(tmp_path / "a.jsonl", b"\n" + jsonl(PASSAGES[:2]))
+    b = write(tmp_path / "b.jsonl.gz", gz(jsonl(PASSAGES[2:]) + b"\n\n" + jsonl(PASSAGES[1:2])))
+    last = len(PASSAGES) - 2 + 3
+    with pytest.raises(RetrieverError) as caught:
+        build([a, b], tmp_path / "index")
+    assert f"occurs twice: {a}:3 and {b}:{last}; make" in str(caught.value)
+    assert not (tmp_path / "index").exists()

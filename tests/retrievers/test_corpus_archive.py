@@ -1,15 +1,14 @@
-"""Corpora in tar archives, as the field's wiki-18 is, and files that are made to fill the memory."""
+"""Corpora in tar archives, as the field's wiki-18 is, and files made to fill the memory."""
 
 import gzip
 import io
-import resource
 import subprocess
 import sys
 import tarfile
 
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from retrievers import Passage, RetrieverError, corpus_bytes, load_corpus
@@ -74,22 +73,23 @@ def test_a_passage_about_mustard_is_no_archive(tmp_path, word):
     )
 
 
-LINES = b"".join(b'{"id": "%d", "contents": "fox"}\n' % n for n in range(2000))
+LINES = b"".join(b'{"id": "%d", "contents": "fox"}\n' % n for n in range(200))
 ARCHIVE = tar([("one", LINES), ("two", LINES)])
+SECOND = ARCHIVE.index(b"two\0")  # where its header begins
+END = -(-len(ARCHIVE.rstrip(b"\0")) // 512) * 512 + 512  # with the block of zeros that ends it
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, len(ARCHIVE) - 1), st.integers(0, len(LINES)))
-def test_an_archive_cut_anywhere_is_never_taken_for_a_whole_one(tmp_path_factory, cut, near):
-    end = ARCHIVE.rstrip(b"\0")  # the zero blocks after it are what ends an archive
-    for length in (cut, len(end) - near):
-        if length >= len(end) + 1024:
-            continue
-        path = write(tmp_path_factory.getbasetemp() / "cut.tar", ARCHIVE[:length])
-        if length == 0:
-            continue
-        with pytest.raises(RetrieverError, match=r"cut\.tar"):
-            list(load_corpus(path))
+@given(st.integers(1, END - 1))
+@example(SECOND)
+@example(SECOND + 512)
+@example(END - 512)
+def test_an_archive_cut_anywhere_is_never_taken_for_a_whole_one(tmp_path_factory, length):
+    path = write(tmp_path_factory.getbasetemp() / "cut.tar", ARCHIVE[:length])
+    with pytest.raises(RetrieverError, match=r"cut\.tar"):
+        list(load_corpus(path))
+    write(path, ARCHIVE[:END])
+    assert len(list(load_corpus(path))) == 400
 
 
 @pytest.mark.parametrize("place", [0, 1])
@@ -102,7 +102,7 @@ def test_a_damaged_header_is_not_the_end(tmp_path, place):
 
 def test_what_comes_after_the_archive_is_read_too(tmp_path):
     whole = gzip.compress(ARCHIVE + bytes(10**6))
-    assert len(list(load_corpus(write(tmp_path / "c", whole)))) == 4000
+    assert len(list(load_corpus(write(tmp_path / "c", whole)))) == 400
     with pytest.raises(RetrieverError, match="damaged gzip data"):
         list(load_corpus(write(tmp_path / "c", whole[:-8] + b"\1" * 8)))
     with pytest.raises(RetrieverError, match="ends inside its gzip data"):
@@ -112,7 +112,7 @@ def test_what_comes_after_the_archive_is_read_too(tmp_path):
 def test_the_numbers_of_the_lines_start_anew_and_progress_is_of_the_file(tmp_path):
     path, told = write(tmp_path / "c.tgz", gz(ARCHIVE)), []
     read = list(load_corpus(path, progress=lambda *report: told.append(report)))
-    assert read == [Passage(str(n), "", "fox") for n in range(2000)] * 2
+    assert read == [Passage(str(n), "", "fox") for n in range(200)] * 2
     assert told[-1] == ("reading (bytes)", path.stat().st_size, path.stat().st_size)
 
 
@@ -180,13 +180,14 @@ def test_a_bomb_is_a_named_error_in_little_memory(tmp_path, bomb, why):
     assert int(done.stdout.split()[-1]) < 400_000  # kB: the line, once more while it is joined
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts memory as Linux does")
 def test_line_ends_alone_are_read_in_little_memory(tmp_path):
-    packer = zstandard.ZstdCompressor().compressobj()
-    pieces = [packer.compress(b"\n" * 2**24) for _ in range(2)]
-    path = write(tmp_path / "c.zst", b"".join([*pieces, packer.flush()]))
+    import resource
+
+    path = write(tmp_path / "c.zst", zstandard.ZstdCompressor().compress(b"\n" * 2**23))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert list(load_corpus(path)) == []
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 200_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < before + 40_000
 
 
 def test_a_line_over_the_cap_is_refused_wherever_its_end_is(tmp_path, monkeypatch):

@@ -156,6 +156,18 @@ def test_other_weights_are_refused(e5, tmp_path):
         make_index(tmp_path / "third", rows(*TEXTS), e5, opening={"encoder": hashed})
 
 
+def test_a_longer_passage_than_the_first_shows_another_length_limit(e5, tmp_path):
+    from retrievers.dense import open_index, write_index
+    from retrievers.passages import write_passages
+
+    texts = ["b", "the cat sat on the mat under the moon", *["fox"] * 30]
+    passages = write_passages(rows(*texts), tmp_path / "passages")
+    settings = write_index(passages, tmp_path / "dense", encoder=e5)
+    settings["encoding"] = {**settings["encoding"], "max_length": 6}
+    with pytest.raises(RetrieverError, match="passage '1' encoded now lies"):
+        open_index(passages, tmp_path / "dense", settings)
+
+
 @pytest.mark.parametrize(
     "change",
     [{"pooling": "cls"}, {"passage_prefix": ""}, {"passage_prefix": "query: "}, {"max_length": 4}],

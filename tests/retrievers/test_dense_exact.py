@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from retrievers.dense import exact
 from retrievers.dense.exact import ExactSearch, exact_scores
+from retrievers.dense.repeats import hashes, repeated
 
 
 def brute(vectors, rank, query, k):
@@ -107,3 +108,39 @@ def test_more_ties_than_fit_go_by_rank(monkeypatch):
     rank = np.arange(1000)[::-1].copy()
     [(places, scores)] = ExactSearch(vectors, rank, norm=2.0)(np.ones((1, 4), np.float32), 7)
     assert places.tolist() == list(range(999, 992, -1)) and set(scores) == {4.0}
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.sampled_from(["float32", "float16"]))
+def test_repeats_change_nothing_but_the_work(seed, k, dtype):
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((8, 5)).astype(dtype)[rng.integers(0, 8, 90)]
+    rank = rng.permutation(90)
+    found = repeated(vectors, hashes(vectors), rank)
+    for row in range(90):
+        equal = [i for i in range(90) if (vectors[i] == vectors[row]).all() and rank[i] < rank[row]]
+        assert dict(zip(*found.tolist(), strict=True)).get(row, 0) == len(equal)
+    queries = rng.standard_normal((3, 5)).astype(np.float32)
+    plain = ExactSearch(vectors, rank, norm=9.0)(queries, k)
+    for (places, scores), (want, want_scores) in zip(
+        ExactSearch(vectors, rank, norm=9.0, repeats=found)(queries, k), plain, strict=True
+    ):
+        assert places.tolist() == want.tolist() and scores.tolist() == want_scores.tolist()
+
+
+def test_rows_that_only_share_a_hash_are_no_repeats():
+    vectors = np.eye(3, dtype=np.float32)[[0, 1, 0, 2, 2]]
+    hashed = np.array([7, 7, 7, 9, 9], np.uint64)
+    assert repeated(vectors, hashed, np.arange(5)).tolist() == [[4], [1]]
+
+
+def test_of_many_equal_rows_only_k_are_scored_again(monkeypatch):
+    vectors = np.ones((5000, 4), np.float32)
+    rank = np.arange(5000)[::-1].copy()
+    asked = []
+    scored = exact.exact_scores
+    monkeypatch.setattr(
+        exact, "exact_scores", lambda v, p, q: (asked.append(len(p)), scored(v, p, q))[1]
+    )
+    search = ExactSearch(vectors, rank, norm=2.0, repeats=repeated(vectors, hashes(vectors), rank))
+    [(places, _)] = search(np.ones((1, 4), np.float32), 7)
+    assert places.tolist() == list(range(4999, 4992, -1)) and sum(asked) == 7

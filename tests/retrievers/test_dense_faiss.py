@@ -100,6 +100,10 @@ def test_parameters_reach_faiss_and_wrong_ones_are_refused(tmp_path):
     for wrong in ("efSearch=10", "nprobe", "speed=3"):
         with pytest.raises(RetrieverError, match="parameters="):
             opened(wrong)
+    with pytest.raises(RetrieverError, match="parameters must be a string, got 5"):
+        opened(5)
+    with pytest.raises(RetrieverError, match="check parameters="):
+        opened("nprobe=0").search(["cat"], 1)
     exact = {**settings, "index": "exact"}
     with pytest.raises(RetrieverError, match="are for a FAISS index"):
         open_index(passages, tmp_path / "dense", exact, encoder=hashed, parameters="nprobe=1")

@@ -9,12 +9,13 @@ import subprocess
 import sys
 import threading
 import time
+from email.utils import formatdate
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import retrievers.download
+import retrievers.hub
 from retrievers import RetrieverDown, RetrieverError
 from retrievers.download import download
 from retrievers.fetch import RESOURCES, describe, fetch, next_steps
@@ -25,7 +26,7 @@ CORPUS, BM25, E5 = FILES
 GZ = FILES[CORPUS]["wiki-18.jsonl.gz"]
 AA, AB = FILES[E5].values()
 FETCH = (
-    "import sys, pathlib, retrievers.download as d, retrievers.fetch as f\n"
+    "import sys, pathlib, retrievers.fetch as f\n"
     "f.fetch('wiki-18', pathlib.Path(sys.argv[1]), what=[sys.argv[2]], endpoint=sys.argv[3])"
 )
 
@@ -33,7 +34,7 @@ FETCH = (
 @pytest.fixture(autouse=True, scope="module")
 def short_pauses():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrievers.download, "PAUSE_S", 0.002)
+        patch.setattr(retrievers.hub, "PAUSE_S", 0.002)
         yield
 
 
@@ -85,17 +86,25 @@ WHOLE = {"wiki-18.jsonl.gz": GZ, **FILES[BM25], "e5_Flat.index": AA + AB}
 
 def test_all_of_wiki_18_and_a_second_fetch_only_checks(hub, tmp_path):
     seen = []
-    paths = fetch("wiki-18", tmp_path, endpoint=hub.url + "/", progress=lambda *p: seen.append(p))
+    what = ["corpus,bm25", "e5"]
+
+    def all_of_it(url):
+        told = seen.append
+        return fetch("wiki-18", tmp_path, what=what, endpoint=url, progress=lambda *p: told(p))
+
+    paths = all_of_it(hub.url + "/")
     assert files_in(tmp_path) == WHOLE
     assert {str(path.relative_to(tmp_path)) for path in paths} == set(WHOLE)
     for name in ("wiki-18.jsonl.gz", "e5_Flat.index"):
-        steps = [(done, total) for stage, done, total in seen if stage == f"fetching {name}"]
+        steps = [
+            (done, total) for stage, done, total in seen if stage == f"fetching {name} (bytes)"
+        ]
         assert steps == sorted(steps) and steps[-1] == (len(WHOLE[name]),) * 2
     hub.gets.clear()
     seen.clear()
-    assert fetch("wiki-18", tmp_path, endpoint=hub.url, progress=lambda *p: seen.append(p)) == paths
+    assert all_of_it(hub.url) == paths
     assert hub.gets == []
-    assert ("checking e5_Flat.index", len(AA + AB), len(AA + AB)) in seen
+    assert ("checking e5_Flat.index (bytes)", len(AA + AB), len(AA + AB)) in seen
 
 
 def test_the_endpoint_comes_from_the_environment_too(hub, tmp_path, monkeypatch):
@@ -150,7 +159,7 @@ def answers(port):
 
 
 def test_a_server_that_dies_and_returns_is_waited_for(hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrievers.download, "ATTEMPTS", 12)
+    monkeypatch.setattr(retrievers.hub, "ATTEMPTS", 12)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -242,7 +251,7 @@ def test_a_body_that_always_ends_early_is_given_up_after_some_attempts(hub, tmp_
     with pytest.raises(RetrieverDown) as error:
         corpus(hub, tmp_path)
     assert refused(error, "1,000 of 300,000 bytes are kept", "fetch again")
-    assert len(hub.gets) == retrievers.download.ATTEMPTS
+    assert len(hub.gets) == retrievers.hub.ATTEMPTS
     hub.fault = None
     assert corpus(hub, tmp_path)[0].read_bytes() == GZ
     assert hub.gets[-1] == ("wiki-18.jsonl.gz", 1000)
@@ -292,7 +301,7 @@ def test_a_flipped_byte_in_the_second_part_costs_only_that_part(hub, tmp_path):
 
 
 def test_a_server_that_falls_silent_is_asked_again(hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrievers.download, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(retrievers.hub, "TIMEOUT_S", 0.2)
 
     def silence(handler, name, body, start):
         hub.fault = None
@@ -518,9 +527,67 @@ def test_the_list_says_whence_and_what_is_pinned():
 
 def test_the_next_commands_name_what_was_fetched(tmp_path):
     folder = tmp_path / "a folder"
-    steps = next_steps("wiki-18", folder)
-    assert len(steps) == 3
+    every = next_steps("wiki-18", folder, ["corpus,bm25", "e5"])
+    steps = [line for line in every if line.startswith("mas-retrieve index")]
+    assert len(steps) == 3 and len(every) == 9
     for step, name in zip(steps, ("wiki-18.jsonl.gz", "bm25", "e5_Flat.index"), strict=True):
-        assert step.startswith("mas-retrieve ") and f"'{folder}'/{name}" in step
-    assert next_steps("wiki-18", folder, ["bm25"]) == [steps[1]]
-    assert next_steps("wiki-18", folder, ["bm25,corpus", "bm25"]) == [steps[1], steps[0]]
+        assert f"'{folder}'/{name}" in step
+    assert next_steps("wiki-18", folder) == every[:6]
+    assert next_steps("wiki-18", folder, ["bm25,corpus", "bm25"]) == every[3:6] + every[:3]
+
+
+def busy(hub, status, headers, times):
+    """A hub that refuses so many requests for a file before it answers."""
+    asked = []
+
+    def fault(handler, name, body, start):
+        asked.append(time.monotonic())
+        if len(asked) > times:
+            return False
+        hub.reply(handler, status, b"busy", headers)
+        return True
+
+    hub.fault = fault
+    return asked
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_retry_after_is_heeded(hub, tmp_path, status, form):
+    wish = "1" if form == "seconds" else formatdate(time.time() + 2, usegmt=True)
+    asked = busy(hub, status, {"Retry-After": wish}, 1)
+    assert corpus(hub, tmp_path)[0].read_bytes() == GZ
+    assert len(asked) == 2 and asked[1] - asked[0] >= (1 if form == "seconds" else 0.9)
+
+
+@pytest.mark.parametrize("wish", ["1e9", "-5", "soon", "", "9" * 400, "Mon, 99 Nov 2026 99:99:99"])
+def test_a_retry_after_that_is_none_or_too_long(hub, tmp_path, monkeypatch, wish):
+    monkeypatch.setattr(retrievers.hub, "MAX_REST_S", 0.01)
+    busy(hub, 429, {"Retry-After": wish}, 2)
+    assert corpus(hub, tmp_path)[0].read_bytes() == GZ
+
+
+@pytest.mark.parametrize("status", [408, 429, 500, 503])
+def test_a_listing_is_asked_for_again(hub, tmp_path, status):
+    answers = [status, status]
+
+    def answer(handler, origin):
+        hub.status = answers.pop() if answers and "/api/" in handler.path else 200
+        Hub.answer(hub, handler, origin)
+
+    hub.answer = answer
+    assert corpus(hub, tmp_path)[0].read_bytes() == GZ
+    assert answers == []
+
+
+def test_a_refused_listing_is_asked_for_once(hub, tmp_path):
+    asked = []
+
+    def answer(handler, origin):
+        asked.append(handler.path)
+        hub.reply(handler, 404, b"no")
+
+    hub.answer = answer
+    with pytest.raises(RetrieverError, match="not there"):
+        corpus(hub, tmp_path)
+    assert len(asked) == 1

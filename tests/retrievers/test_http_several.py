@@ -53,7 +53,9 @@ def test_bad_urls_are_named(url, message):
         HTTPRetriever(url)
 
 
-FAULTS = [(500, b"boom", {}), (503, b"", {}), (429, b"", {"Retry-After": "30"}), (None, b"", {}),
+GARBAGE = [b"", b"<html>It works!</html>", b'{"result": []}', b'{"result": [["x"]]}', b"\xff\x00"]
+FAULTS = [*((200, garbage, {}) for garbage in GARBAGE),
+          (500, b"boom", {}), (503, b"", {}), (429, b"", {"Retry-After": "30"}), (None, b"", {}),
           (200, b"not gzip", {"Content-Encoding": "gzip"})]  # fmt: skip
 
 
@@ -190,3 +192,24 @@ def test_servers_that_come_and_go_lose_nothing(serve):
         done.set()
         disturbing.result(20)
     assert lost == []
+
+
+def test_when_all_answer_garbage_it_is_told(serve):
+    servers = [serve(always(200, garbage)) for garbage in (b"<html>", b'{"result": 5}')]
+    with (
+        HTTPRetriever([server.url for server in servers], attempts=2) as retriever,
+        pytest.raises(RetrieverDown, match=r"an unusable answer: .*\(attempt 2 of 2\)"),
+    ):
+        retriever.search(["a"], 1)
+    assert counts(*servers) == [2, 2]
+
+
+def test_one_gone_one_silent_one_with_garbage_and_one_that_is_well(serve):
+    """Many threads at once: every search is answered, none later than its deadline."""
+    silent = serve(lambda number, body: (silent.released.wait(20), b"", {}))
+    gone, garbage, good = serve(), serve(always(200, b"<html>")), serve()
+    gone.stop()
+    urls = [one.url for one in (gone, silent, garbage, good)]
+    with HTTPRetriever(urls, timeout_s=4) as retriever, ThreadPoolExecutor(16) as threads:
+        found = threads.map(lambda number: retriever.search([f"{number}"], 2), range(64))
+        assert list(found) == [echoed([f"{number}"], 2) for number in range(64)]

@@ -131,10 +131,13 @@ def test_wrong_options_name_the_part_before_any_work(passages, tmp_path):
         with pytest.raises(RetrieverError, match=match):
             write_index(passages, tmp_path / "hybrid", **options)
 
-    refused("unknown part 'bm52'; known: depth, bm25", bm52={})
-    refused("unknown part 'hybrid'", hybrid={})
+    refused("unknown option 'bm52' for hybrid; did you mean 'bm25'", bm52={})
+    refused("unknown option 'hybrid' for hybrid; .*known: bm25, dense, depth, lucene", hybrid={})
+    refused('it is one of dense: dense={"encoder": "x"}', encoder="x")
+    refused("it is one of dense: dense", query_batch=3)  # of searching
+    refused("no part is left of bm25, dense", bm25=None, dense=None)
     refused("the part dense.*encodr|encodr.*the part dense", dense={"encodr": "x"})
-    refused("bm25 must be a dict of options, got 1.2", bm25=1.2)
+    refused("bm25 must be a dict of its options, as dense=.*, got 1.2", bm25=1.2)
     refused("depth must be", depth=0)
     assert not (tmp_path / "hybrid").exists()
     made = write_index(passages, tmp_path / "hybrid", dense=None)

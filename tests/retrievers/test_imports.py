@@ -41,6 +41,12 @@ def test_building_and_searching_load_nothing_heavy(tmp_path):
     assert modules_after(code) & HEAVY == set()
 
 
+def test_dir_names_what_is_there_before_it_is_loaded():
+    code = "import retrievers; assert set(dir(retrievers)) == set(retrievers.__all__); "
+    code += "[getattr(retrievers, name) for name in dir(retrievers)]"
+    modules_after(code)
+
+
 def import_microseconds(name):
     """The least of three tries: cumulated time of the import alone, as Python reports it."""
     tries = []

@@ -172,9 +172,12 @@ def test_ctrl_c_keeps_what_another_try_can_use(tmp_path, corpus, stage):
     assert ("the same build goes on from" in str(stopped.value)) == kept
     with pytest.raises(RetrieverError, match="no index"):
         load(tmp_path / "index")
-    told = set()
-    build(corpus, tmp_path / "index", progress=lambda stage, *_: told.add(stage))
+    told = {}
+    build(corpus, tmp_path / "index", progress=lambda stage, *count: told.setdefault(stage, count))
     assert ("reading (bytes)" in told) != kept
+    assert told.get("going on, texts are there already: (passages)") == (
+        (300, None) if kept else None
+    )
 
 
 def test_ctrl_c_keeps_nothing_of_a_stream_that_cannot_be_named(tmp_path):
@@ -191,6 +194,10 @@ class Resuming:
     """A backend whose files outlive a failure, and which shows what it finds."""
 
     RESUMES = True
+
+    @staticmethod
+    def check_first(*, fail=False, encoder=None):
+        pass
 
     @staticmethod
     def write_index(passages, folder, *, progress, fail=False, encoder=None):

@@ -11,7 +11,8 @@ import pytest
 
 from retrievers import RetrieverError
 from retrievers.lucene import java
-from retrievers.lucene.index import check_lucene_folder, checked_threads, stored_passage
+from retrievers.lucene.existing import check_lucene_folder
+from retrievers.lucene.index import checked_threads, stored_passage
 from retrievers.lucene.process import _last_lines
 
 ROOT = Path(__file__).parents[2]

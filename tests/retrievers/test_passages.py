@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from retrievers import Passage, RetrieverError, id_order
+from retrievers import passages as passages_module
 from retrievers.base import well_formed
 from retrievers.passages import open_passages, write_passages
 
@@ -68,8 +69,10 @@ def test_rows_and_slices(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "row", [Passage("a", "", None), Passage(2, "", "x"), Passage("a", b"", "")]
-)
+    "row",
+    [Passage("a", "", None), Passage(2, "", "x"), Passage("a", b"", ""), "abc", "a fox", ("a", "b"),
+     {"id": "a", "title": "", "text": ""}, None, 5],
+)  # fmt: skip
 def test_fields_must_be_strings(tmp_path, row):
     with pytest.raises(RetrieverError, match=r"passages\[1\]: id, title and text must be strings"):
         write_passages([Passage("b", "", ""), row], tmp_path)
@@ -128,3 +131,19 @@ def test_a_damaged_folder_is_refused(tmp_path, name, harm):
         os.truncate(path, 4)
     with pytest.raises(RetrieverError, match=str(tmp_path)):
         open_passages(tmp_path)
+
+
+def test_long_rows_do_not_wait_for_each_other(tmp_path, monkeypatch):
+    """Of 4,096 whole books, none but the last few are in memory."""
+    monkeypatch.setattr(passages_module, "BLOCK_BYTES", 1000)
+    on_disk = []
+
+    def rows():
+        for i in range(50):
+            yield Passage(str(i), "", "x" * 400)
+            on_disk.append((tmp_path / "text.bin").stat().st_size)
+
+    passages = write_passages(rows(), tmp_path)
+    assert [p.id for p in passages] == [str(i) for i in range(50)]
+    buffered = [400 * (i + 1) - size for i, size in enumerate(on_disk)]
+    assert max(buffered) < 20_000 and on_disk[-1] > 0

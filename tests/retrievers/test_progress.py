@@ -95,7 +95,7 @@ def test_unknown_totals_and_bytes(capsys, clock):
         bar.advance(1_000_000_000)
     assert capsys.readouterr().err.splitlines() == [
         "reading 50 rows, 5.0/s, took 0:10",
-        "reading 1000.0/3000.0 MB, 10.0 MB/s, 3:20 left",
+        "reading 1.0/3.0 GB, 10.0 MB/s, 3:20 left",
     ]
 
 

@@ -3,8 +3,10 @@
 import json
 import re
 import socket
+from pathlib import Path
 
 from retrievers import Passage, load_corpus
+from retrievers.fetch import next_steps
 from retrievers.indexes import BACKENDS
 from tests.end_to_end.test_docs import DOCS, run_blocks
 
@@ -39,6 +41,15 @@ def test_the_rows_of_the_table_of_formats_are_passages(tmp_path):
         (tmp_path / "c.jsonl").write_text(row)
         assert json.loads(row)
         assert list(load_corpus(tmp_path / "c.jsonl")) == [Passage("1", "Hamlet", "A play.")]
+
+
+def test_the_commands_for_wiki_18_are_those_that_fetch_prints():
+    printed = next_steps("wiki-18", Path("wiki-18"), ["corpus,bm25,e5"])
+    lines = [line.strip() for line in PAGE.partition("## wiki-18")[2].splitlines()]
+    wanted = [line for line in printed if not line.startswith("# the field's own vectors")]
+    place = -1
+    for line in wanted:
+        place = lines.index(line, place + 1)
 
 
 def test_it_is_read_in_ten_minutes():

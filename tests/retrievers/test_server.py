@@ -45,7 +45,7 @@ def load(where):
     if Path(where).read_text():
         raise RuntimeError(Path(where).read_text())
     return Obedient(LOG)
-retrievers.indexes.load = load
+retrievers.indexes.open_or_index = load
 serve(WHERE, port=PORT)
 """
 
@@ -98,12 +98,12 @@ from retrievers.cli import app
 app(["serve", {str(tmp_path / "plays")!r}, "--port", "0", "--limit", "topk=5"])
 """)
     health = httpx.get(f"{process.url}/health").json()
-    sha256 = health.pop("sha256")
+    sha256, digest = health.pop("sha256"), health.pop("digest")
     assert health == {
         "status": "ready", "index": "plays", "backend": "bm25", "passages": 2, "waiting": 0,
         "sources": None,
     }  # fmt: skip
-    assert len(sha256) == 64
+    assert (len(sha256), len(digest)) == (64, 16)
     with HTTPRetriever(process.url) as retriever:
         [[found]] = retriever.search(["song"], 5)
         assert found.id == "2" and found.score > 0

@@ -49,10 +49,18 @@ def test_a_single_query_gets_a_list_of_one_list():
 @pytest.mark.parametrize(
     ("extra", "k"),
     [({}, 3), ({"topk": None}, 3), ({"topk": 0}, 0), ({"topk": 1}, 1), ({"topk": 4.0}, 4),
-     ({"topk": 1000}, 1000), ({"k": 7, "top_n": 8, "return_score": True}, 3)],
+     ({"topk": 1000}, 1000), ({"topk": 2, "k": 7, "n": "x"}, 2), ({"k": None}, 3),
+     ({"return_score": True, "kk": 7, "index": "wiki"}, 3)],
 )  # fmt: skip
 def test_topk(extra, k):
     assert ask({"queries": ["a", "b"], **extra}).json() == documents("a", "b", k=k)
+
+
+@pytest.mark.parametrize("name", ["k", "top_k", "topK", "top-k", "top_n", "n", "limit"])
+def test_topk_under_another_name_is_refused(name):
+    reply = ask({"queries": ["a"], name: 7})
+    detail = f"unknown key {name}; the number of passages is topk"
+    assert (reply.status_code, reply.json()) == (422, {"detail": detail})
 
 
 def test_null_is_as_good_as_nothing():

@@ -159,6 +159,9 @@ def rows(measured: dict[str, Measured]) -> list[list[str]]:
 def main(
     size: Annotated[int, typer.Option("--passages", min=100)] = 100_000,
     dimensions: Annotated[list[int] | None, typer.Option("--dimension", min=2)] = None,
+    kinds: Annotated[
+        list[str] | None, typer.Option("--index", help="Kinds or faiss factory strings.")
+    ] = None,
     number: Annotated[int, typer.Option("--queries", min=1)] = 500,
     repeats: Annotated[int, typer.Option(min=1, help="Passes over the queries.")] = 3,
     encoded: Annotated[int, typer.Option(min=1, help="Passages encoded with MiniLM.")] = 256,
@@ -176,16 +179,17 @@ def main(
         write_corpus(size, corpus)
         every = max(size // number, 1)
         texts = [f"{p.title}\n{p.text}" for p in passages(size) if int(p.id) % every == 0][:number]
+        chosen = list(dict.fromkeys(("exact", *(kinds or KINDS))))
         for dimension in dimensions or [384, 768]:
             measured = {}
-            with progress(f"{dimension} dimensions", len(KINDS), unit="indexes") as bar:
-                for kind in KINDS:
+            with progress(f"{dimension} dimensions", len(chosen), unit="indexes") as bar:
+                for kind in chosen:
                     out = folder / f"{dimension}-{kind}"
                     cpu_s, peak = alone(built, corpus, out, dimension, kind)
                     result, _ = alone(searched, out, dimension, texts, repeats)
                     measured[kind] = Measured(cpu_s, peak, disk_mb(out / "dense"), result)
                     bar.advance(1)
-            columns = ["index", "index CPU-s", "peak RSS", "anonymous", "disk MB", "open s"]
+            columns = ["index", "index CPU-s", "peak RSS", "peak anon.", "disk MB", "open s"]
             columns += ["private MB", f"recall@{K}", *(f"q/CPU-s, batch {b}" for b in BATCHES)]
             show(f"{size:,} vectors of {dimension} numbers", columns, rows(measured))
 

@@ -1,5 +1,7 @@
 """Live Lucene for the tests of this folder: run them with `make test-lucene`."""
 
+import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,24 @@ def lucene_lists(worker, tmp_path_factory):
         return [[(id_, round(score, 6)) for id_, score, _, _ in found] for found in hits]
 
     return lists
+
+
+@pytest.fixture(scope="session")
+def anserini(tmp_path_factory):
+    """Index rows with IndexCollection and its options; gives the folder."""
+
+    def index(rows, *options):
+        root = tmp_path_factory.mktemp("anserini")
+        (root / "rows").mkdir()
+        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
+        (root / "rows" / "rows.jsonl").write_text("\n".join(lines), "utf-8")
+        command = [find_jdk() / "bin" / "java", "-cp", find_jar(), "-XX:+UseSerialGC"]
+        command += ["io.anserini.index.IndexCollection", "-collection", "JsonCollection"]
+        command += ["-input", root / "rows", "-index", root / "index", "-threads", "1"]
+        subprocess.run([*command, *options], check=True, capture_output=True)
+        return root / "index"
+
+    return index
 
 
 @pytest.fixture

@@ -1,18 +1,15 @@
 """Indexes made by Anserini's own IndexCollection are read unchanged."""
 
-import json
 import os
 import shutil
 import signal
 import struct
-import subprocess
 import zlib
 
 import pytest
 
 from retrievers import Passage, RetrieverError, load
 from retrievers.lucene import open_anserini
-from retrievers.lucene.java import find_jar, find_jdk
 from tests.retrievers.lucene.cases import random_corpus
 
 ROWS = [  # as in wiki-18
@@ -20,24 +17,6 @@ ROWS = [  # as in wiki-18
     {"id": "1", "contents": '"Moses"\nMoses led his people out of Egypt.'},
     {"id": "2", "contents": "No title here: a prophet of Egypt"},
 ]
-
-
-@pytest.fixture(scope="session")
-def anserini(tmp_path_factory):
-    """Index rows with IndexCollection and its options; gives the folder."""
-
-    def index(rows, *options):
-        root = tmp_path_factory.mktemp("anserini")
-        (root / "rows").mkdir()
-        lines = [json.dumps(row, ensure_ascii=False) for row in rows]
-        (root / "rows" / "rows.jsonl").write_text("\n".join(lines), "utf-8")
-        command = [find_jdk() / "bin" / "java", "-cp", find_jar(), "-XX:+UseSerialGC"]
-        command += ["io.anserini.index.IndexCollection", "-collection", "JsonCollection"]
-        command += ["-input", root / "rows", "-index", root / "index", "-threads", "1"]
-        subprocess.run([*command, *options], check=True, capture_output=True)
-        return root / "index"
-
-    return index
 
 
 @pytest.fixture(scope="session")
@@ -97,11 +76,6 @@ def test_repeated_ids_each_give_their_own_text(anserini):
     rows = [{"id": "a", "contents": "red fox"}, {"id": "a", "contents": "blue fox"}]
     [found] = search(anserini(rows, "-storeRaw"), ["blue fox"], 2)
     assert [(p.id, p.text) for p in found] == [("a", "blue fox"), ("a", "red fox")]
-
-
-def test_without_stored_text(anserini):
-    with pytest.raises(RetrieverError, match=r"stores no text \(stored: id\).*--storeRaw"):
-        open_anserini(anserini(ROWS))
 
 
 def test_not_an_index(tmp_path):
