@@ -5,8 +5,8 @@
 
 The demo's model knows sums only, and reinforcement learning cannot begin where no reward is ever
 seen. Here scripted agents, who know the answers, play episodes, and the model learns their turns:
-when to search, for what ("born", "museum"; names are beyond it), when to answer. A pretrained
-model (Qwen/Qwen3-0.6B) needs none of this.
+when to search and when to answer, and the form of both. What to search for is beyond it: it draws
+one of a few words. A pretrained model (Qwen/Qwen3-0.6B) needs none of this.
 """
 
 import asyncio
@@ -41,9 +41,8 @@ def demonstrations():
     def verify(request):
         return f"<verify>{'yes' if '[1]' in request.messages[-1].content else 'no'}</verify>"
 
-    def search(request):  # now and then for nothing: what to do then has to be seen, too
-        what = "Zzz" if request.seed % 8 == 0 else asked(request).meta["relations"][0]
-        return f"<search>{what}</search>"
+    def search(request):  # "Zzz" finds nothing: what to do then has to be seen, too
+        return f"<search>{('Zzz', 'born', 'river', 'museum', 'school')[request.seed % 5]}</search>"
 
     players = {"verifier": verify, "search": search, "answer": answer}
     team = {role: ScriptedPolicy(player) for role, player in players.items()}

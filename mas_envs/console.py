@@ -17,23 +17,23 @@ from typing import Any
 
 import typer
 
-import retrievers.console
-import retrievers.progress
+import retrievers.shell.console
+import retrievers.shell.progress
 from mas_envs.errors import MasError, UserError
 from retrievers.base import RetrieverDown, RetrieverError
-from retrievers.progress import Progress
+from retrievers.shell.progress import Progress
 
 __all__ = ["Progress", "command_line", "exit_codes", "key_values", "progress"]
 
 
-class _Commands(retrievers.console.Commands):
+class _Commands(retrievers.shell.console.Commands):
     mistakes = (UserError, RetrieverError)
     failures = (MasError, RetrieverDown)
 
 
 def command_line(about: str, examples: Sequence[str] = ()) -> typer.Typer:
     """An empty Typer app. `examples` are shown below `--help`: lines of at most 76 characters."""
-    return retrievers.console.command_line(about, examples, _Commands)
+    return retrievers.shell.console.command_line(about, examples, _Commands)
 
 
 def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
@@ -41,16 +41,16 @@ def key_values(pairs: Sequence[str], option: str) -> dict[str, Any]:
 
     Raises `UserError` naming the option for anything else.
     """
-    return retrievers.console.key_values(pairs, option, UserError)
+    return retrievers.shell.console.key_values(pairs, option, UserError)
 
 
 def exit_codes(program: str) -> AbstractContextManager[None]:
-    """One line on stderr instead of a traceback (see `retrievers.console.exit_codes`)."""
-    return retrievers.console.exit_codes(program, _Commands.mistakes, _Commands.failures)
+    """One line on stderr instead of a traceback (see `retrievers.shell.console.exit_codes`)."""
+    return retrievers.shell.console.exit_codes(program, _Commands.mistakes, _Commands.failures)
 
 
 def progress(
     title: str, total: int, done: int = 0, unit: str = "episodes", refresh_hz: float = 4.0
 ) -> AbstractContextManager[Progress]:
-    """A bar on stderr with rate, time left and a note (see `retrievers.progress.progress`)."""
-    return retrievers.progress.progress(title, total, done, unit, refresh_hz)
+    """A bar on stderr with rate, time left and a note (`retrievers.shell.progress`)."""
+    return retrievers.shell.progress.progress(title, total, done, unit, refresh_hz)

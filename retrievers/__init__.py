@@ -13,9 +13,9 @@ from retrievers.base import Passage, Retriever, RetrieverDown, RetrieverError
 
 if TYPE_CHECKING:
     from retrievers.bm25 import BM25
-    from retrievers.corpus import load_corpus
-    from retrievers.http import HTTPRetriever
-    from retrievers.indexes import build, load
+    from retrievers.corpora.files import load_corpus
+    from retrievers.http.retriever import HTTPRetriever
+    from retrievers.indexes.build_and_load import build, load
 
 __all__ = [
     "BM25",
@@ -31,10 +31,10 @@ __all__ = [
 
 _LAZY = {
     "BM25": "retrievers.bm25",
-    "HTTPRetriever": "retrievers.http",
-    "build": "retrievers.indexes",
-    "load": "retrievers.indexes",
-    "load_corpus": "retrievers.corpus",
+    "HTTPRetriever": "retrievers.http.retriever",
+    "build": "retrievers.indexes.build_and_load",
+    "load": "retrievers.indexes.build_and_load",
+    "load_corpus": "retrievers.corpora.files",
 }
 
 

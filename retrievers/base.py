@@ -75,6 +75,6 @@ def check_request(queries: Sequence[str], k: int) -> None:
         raise RetrieverError("queries must be a list of strings; pass [query] for a single one")
     for place, query in enumerate(queries):
         if not isinstance(query, str):
-            raise RetrieverError(f"queries[{place}] must be a string, got {query!r}")
+            raise RetrieverError(f"queries[{place}] must be a string, got {query!r:.80}")
     if not isinstance(k, int) or isinstance(k, bool) or k < 0:
-        raise RetrieverError(f"k must be an integer >= 0, got {k!r}")
+        raise RetrieverError(f"k must be an integer >= 0, got {k!r:.80}")

@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from retrievers.base import Passage, RetrieverError, well_formed
-from retrievers.console import Commands, command_line, epilog, key_values
-from retrievers.option_help import IndexCommand, SearchCommand, ServeCommand
-from retrievers.progress import say, stages
+from retrievers.shell.console import Commands, command_line, epilog, key_values
+from retrievers.shell.option_help import IndexCommand, SearchCommand, ServeCommand
+from retrievers.shell.progress import say, stages
 
 SHOWN = 300  # characters of a passage's text
 
@@ -82,8 +82,8 @@ def index(
     ] = False,
 ) -> None:
     """Index the passages of CORPUS in the new folder OUT."""
-    from retrievers.indexes import build
-    from retrievers.manifest import read_manifest
+    from retrievers.indexes.build_and_load import build
+    from retrievers.indexes.manifest import read_manifest
 
     started = time.monotonic()
     with stages() as told:
@@ -125,7 +125,7 @@ def search(
     option: Options = None,
 ) -> None:
     """Print the passages that fit each QUERY best."""
-    from retrievers.indexes import open_or_index
+    from retrievers.indexes.build_and_load import open_or_index
 
     with stages(transient=True) as told:
         retriever = open_or_index(where, progress=told, **key_values(option or (), "--option"))
@@ -169,7 +169,7 @@ def info(
     ] = False,
 ) -> None:
     """Print what an index is and how it was made, or what a server tells, as JSON."""
-    from retrievers.info import info as facts_of
+    from retrievers.shell.info import info as facts_of
 
     with stages(transient=True) as told:
         facts = facts_of(where, check=check, progress=told)
@@ -202,8 +202,8 @@ def serve(
     option: Options = None,
 ) -> None:
     """Answer POST /retrieve, as Search-R1's and DrMAS's servers do."""
-    from retrievers.indexes import is_index, load
-    from retrievers.options import check_options
+    from retrievers.indexes.build_and_load import is_index, load
+    from retrievers.indexes.options import check_options
     from retrievers.server import Limits
     from retrievers.server import serve as run
 
@@ -233,8 +233,8 @@ def bench(
     ] = None,
 ) -> None:
     """Measure queries/s, CPU time, latency and memory; with judgements, quality too."""
-    from retrievers.bench import bench as measure
-    from retrievers.bench import show
+    from retrievers.measure.bench import bench as measure
+    from retrievers.measure.bench import show
 
     show(measure(where, queries=queries, qrels=qrels, k=k, threads=threads or (1,)))
 
@@ -259,7 +259,7 @@ def fetch(
     list_: Annotated[bool, typer.Option("--list", help="Say what there is.")] = False,
 ) -> None:
     """Fetch a corpus and indexes that the field uses; goes on where it was interrupted."""
-    from retrievers import fetch as fetching
+    from retrievers.fetch import wiki18 as fetching
 
     if list_:
         typer.echo("\n".join(fetching.describe()))

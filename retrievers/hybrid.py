@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from retrievers.backends import BACKENDS, check_build, get_backend
 from retrievers.base import Passage, Progress, Retriever, RetrieverError, check_request, silent
-from retrievers.options import accepted, check_options, checked_count, nearest
+from retrievers.indexes.backends import BACKENDS, check_build, get_backend
+from retrievers.indexes.options import accepted, check_options, checked_count, nearest
 
 if TYPE_CHECKING:
-    from retrievers.passages import Passages
+    from retrievers.passages.store import Passages
 
 FORMAT = 1
 RESUMES = True

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.base import Request, Response
 from mas_envs.policies.chat_completion import response_of, retry_after
-from retrievers.connections import Connections
+from retrievers.http.connections import Connections
 
 if TYPE_CHECKING:
     import httpx

@@ -14,7 +14,7 @@ import typer
 from mas_envs.episodes.schema import Message
 from mas_envs.errors import UserError
 from mas_envs.policies.base import Request, Response
-from retrievers.event_loops import PerEventLoop
+from retrievers.http.event_loops import PerEventLoop
 
 HOW = 'Enter sends a line; for several lines, put one with only "." before and one after them.'
 _BREAK = "."

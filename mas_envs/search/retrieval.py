@@ -126,7 +126,7 @@ def _cut(found: list[Any], batch: list[dict[str, Any]]) -> list[Any]:
 def retriever(name: str) -> Retriever:
     """The retriever of that name (see `search_tool`). Raises `UserError` when it cannot be made."""
     from retrievers import BM25, RetrieverError
-    from retrievers.indexes import open_or_index
+    from retrievers.indexes.build_and_load import open_or_index
 
     try:
         if name == "tinyworld":

@@ -29,7 +29,7 @@ from retrievers.bm25.merge import merge_runs
 from retrievers.bm25.runs import Files, code_type, write_runs
 from retrievers.bm25.search import Term, top
 from retrievers.bm25.similarity import norms, reported, weight
-from retrievers.passages import Passages, write_passages
+from retrievers.passages.store import Passages, write_passages
 
 FORMAT = 1  # of the files of an index
 MAX_TERMS = 1024  # Lucene's limit on the distinct terms of a query

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from retrievers.bm25.similarity import denominators
-from retrievers.passages import mapped
+from retrievers.passages.store import mapped
 
 
 def heads(terms: Sequence[bytes]) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 from retrievers.analysis import analyze
 from retrievers.base import Progress
 from retrievers.bm25.similarity import length_bytes
-from retrievers.passages import Passages
+from retrievers.passages.store import Passages
 
 RUN_TOKENS = 1 << 23  # terms of the passages of one run, repetitions counted
 TERMS_BLOCK = 4096  # terms of one run in memory during the merge

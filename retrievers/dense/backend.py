@@ -21,7 +21,7 @@ from retrievers.dense.checks import check_encoder, check_shape
 from retrievers.dense.encoder import Encode, Encoding, function_name, load_encoder
 from retrievers.dense.exact import ExactSearch
 from retrievers.dense.vectors import encoded, open_vectors
-from retrievers.passages import Passages
+from retrievers.passages.store import Passages
 
 
 class Dense:

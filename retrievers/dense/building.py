@@ -22,7 +22,7 @@ from retrievers.dense.vectors import (
     survey,
     write_vectors,
 )
-from retrievers.passages import Passages
+from retrievers.passages.store import Passages
 
 FORMAT = 1
 REPEATS = "repeats.npy"

@@ -10,7 +10,7 @@ import numpy as np
 from retrievers.base import RetrieverError
 from retrievers.dense.encoder import Encode, Encoding
 from retrievers.dense.vectors import encoded
-from retrievers.passages import Passages
+from retrievers.passages.store import Passages
 
 _SAMPLE = 64
 

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from retrievers.base import RetrieverError, well_formed
-from retrievers.options import checked_count
+from retrievers.indexes.options import checked_count
 
 Kind = Literal["query", "passage"]
 Encode = Callable[[list[str], Kind], np.ndarray]

@@ -15,7 +15,7 @@ import numpy as np
 from retrievers.base import Progress, RetrieverError
 from retrievers.dense.encoder import Encode, Kind, library
 from retrievers.dense.repeats import hashes
-from retrievers.passages import Passages
+from retrievers.passages.store import Passages
 
 BLOCK = 4096  # passages sorted by length together, and lost at most when a build is killed
 SLICE = 512  # passages between two reports of progress

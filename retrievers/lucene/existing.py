@@ -13,7 +13,7 @@ from retrievers.base import RetrieverError
 from retrievers.lucene.process import Worker
 
 if TYPE_CHECKING:
-    from retrievers.passages import Passages
+    from retrievers.passages.store import Passages
 
 IDS = 1000  # documents whose ids are looked up in the corpus
 TEXTS = 16  # of them, those that are searched for by the corpus's text

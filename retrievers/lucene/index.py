@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retrievers.base import Progress, RetrieverDown, RetrieverError, silent
-from retrievers.corpus import BadRow, passage_of, split_title
+from retrievers.corpora.files import BadRow, passage_of, split_title
 from retrievers.lucene.existing import check_lucene_folder, take_over
 from retrievers.lucene.java import find_jar, find_jdk, java_options
 from retrievers.lucene.process import Worker, WorkerDied
 
 if TYPE_CHECKING:
-    from retrievers.passages import Passages
+    from retrievers.passages.store import Passages
 
 BATCH = 1000  # passages sent at once
 TIMEOUT_S = 3600.0  # a merge of large segments may hold up a batch for minutes

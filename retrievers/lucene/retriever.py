@@ -23,7 +23,7 @@ from retrievers.lucene.index import checked_number, checked_threads, stored_pass
 from retrievers.lucene.process import Worker, WorkerDied
 
 if TYPE_CHECKING:
-    from retrievers.passages import Passages
+    from retrievers.passages.store import Passages
 
 BATCH = 256  # queries sent at once: each such batch has `timeout` seconds
 

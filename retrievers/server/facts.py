@@ -25,7 +25,7 @@ def describe(
     other, its class. "passages" is their number, where that is known. "digest" is the same for
     servers that give the same answers; a retriever of the user's own has none.
     """
-    from retrievers.manifest import NAME, read_manifest
+    from retrievers.indexes.manifest import NAME, read_manifest
 
     told: dict[str, Any]
     if isinstance(where, str | Path) and (Path(where) / NAME).is_file():
@@ -50,7 +50,7 @@ def _digest_of_unwritten(
 ) -> str | None:
     """Of what has no manifest: BM25 in memory, as of its index on disk; a folder of Anserini's."""
     from retrievers.bm25 import BM25
-    from retrievers.intake import digest_of
+    from retrievers.indexes.texts import digest_of
 
     if isinstance(retriever, BM25):
         return _digest("bm25", digest_of(retriever.passages), retriever.settings, {})

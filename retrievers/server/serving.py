@@ -96,7 +96,7 @@ async def _run(
 
 
 def _load(where: str | Path | Retriever, options: dict[str, Any]) -> Loaded:
-    from retrievers.indexes import open_or_index
+    from retrievers.indexes.build_and_load import open_or_index
 
     retriever = open_or_index(where, **options) if isinstance(where, str | Path) else where
     return retriever, describe(where, retriever, options)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from retrievers.answers import join
 from retrievers.base import Passage, well_formed
+from retrievers.http.answers import join
 from retrievers.server.limits import Limits
 
 TOPK = 3  # of a request that has none, as everywhere in the field

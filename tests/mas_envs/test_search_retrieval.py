@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mas_envs
-import retrievers.http
+import retrievers.http.retriever
 from mas_envs.errors import BadFile, MasError, UnknownName, UserError
 from mas_envs.policies.scripted import ScriptedPolicy
 from mas_envs.search.retrieval import retriever
@@ -56,7 +56,7 @@ class Server:
 @pytest.fixture
 def serve(monkeypatch):
     """Start servers that stop with the test; pauses between attempts are short."""
-    monkeypatch.setattr(retrievers.http, "PAUSE_S", 0.01)
+    monkeypatch.setattr(retrievers.http.retriever, "PAUSE_S", 0.01)
     running = []
 
     def start(*args):

@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-import retrievers.http
+import retrievers.http.retriever
 from retrievers import HTTPRetriever
 from tests.retrievers.process_cases import Process
 from tests.retrievers.server_cases import Server
@@ -13,7 +13,7 @@ from tests.retrievers.server_cases import Server
 @pytest.fixture
 def serve(monkeypatch):
     """Start servers that stop with the test; pauses between attempts are short."""
-    monkeypatch.setattr(retrievers.http, "PAUSE_S", 0.01)
+    monkeypatch.setattr(retrievers.http.retriever, "PAUSE_S", 0.01)
     running = []
 
     def start(*args, **options):

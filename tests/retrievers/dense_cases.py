@@ -7,7 +7,7 @@ import numpy as np
 
 from retrievers import Passage
 from retrievers.dense import open_index, write_index
-from retrievers.passages import write_passages
+from retrievers.passages.store import write_passages
 
 TEXT = """the a cat dog fox bird sat ran over under mat river moon query passage who what wrote
 hamlet red blue green old new : ? ."""

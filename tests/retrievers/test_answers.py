@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retrievers import RetrieverDown
-from retrievers.answers import read_answer
+from retrievers.http.answers import read_answer
 
 
 def hit(id_, score=1.0, contents=None):

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from retrievers import build
 from retrievers.base import Passage, RetrieverError
-from retrievers.bench import bench, sample_queries, show
-from retrievers.judged import mean, ndcg, read_qrels, read_queries, recall
+from retrievers.measure.bench import bench, sample_queries, show
+from retrievers.measure.judged import mean, ndcg, read_qrels, read_queries, recall
 
 SCIFACT = Path(__file__).resolve().parents[3] / "shared" / "data" / "beir" / "scifact"
 

@@ -14,7 +14,7 @@ import pytest
 
 from retrievers import BM25, Passage, RetrieverError, analysis, build
 from retrievers.bm25 import open_index, runs, write_index
-from retrievers.passages import write_passages
+from retrievers.passages.store import write_passages
 
 QUERIES = [f"w{i} w{i * i % 97} w{i % 7}" for i in range(80)]
 
@@ -99,7 +99,7 @@ READ = """
 import json, sys
 from pathlib import Path
 from retrievers.bm25 import open_index
-from retrievers.passages import open_passages
+from retrievers.passages.store import open_passages
 root = Path(sys.argv[1])
 index = open_index(open_passages(root / "passages"), root / "bm25", json.loads(sys.argv[2]))
 sys.stdout.buffer.write(ascii(index.search(["caf\\u00e9"], 3)).encode())

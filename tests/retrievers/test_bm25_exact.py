@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from retrievers import BM25, Passage
 from retrievers.bm25 import merge, open_index, runs, search, write_index
 from retrievers.bm25.similarity import LENGTHS, length_bytes
-from retrievers.passages import write_passages
+from retrievers.passages.store import write_passages
 from tests.retrievers.bm25_oracle import kept_length, ranked
 
 # The fixture is the same for all examples.

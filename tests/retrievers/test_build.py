@@ -8,12 +8,14 @@ import pathlib
 import pickle
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 import retrievers
-from retrievers import Passage, RetrieverError, build, load, load_corpus
-from retrievers.manifest import read_manifest
+from retrievers import BM25, Passage, RetrieverError, build, load, load_corpus
+from retrievers.indexes.manifest import read_manifest
 from tests.retrievers.corpus_cases import (
     PASSAGES,
     bare_tsv,
@@ -52,7 +54,7 @@ def test_a_built_index_is_a_loaded_one_and_the_one_in_memory(tmp_path, corpus):
 
 def test_the_package_keeps_its_function_whatever_is_imported(tmp_path, corpus):
     import retrievers.cli
-    import retrievers.indexes
+    import retrievers.indexes.build_and_load
     import retrievers.server
 
     built = retrievers.build(corpus, tmp_path / "index")
@@ -334,3 +336,27 @@ def test_any_string_is_an_id(tmp_path, id_):
     with pytest.raises(RetrieverError, match="occurs twice") as error:
         build([*rows, rows[1]], tmp_path / "twice")
     assert len(str(error.value)) < 300
+
+
+def test_an_index_that_is_replaced_while_it_is_opened(tmp_path):
+    """Either the old one or the new one, whole; k1 is in the files as well as in the manifest."""
+    passages = [Passage(str(i), "", f"fox w{i} " + "fox dog cat " * (i % 7)) for i in range(50)]
+    want = [BM25(passages, k1=k1).search(["fox cat"], 5) for k1 in (0.9, 9.0)]
+    build(passages, tmp_path / "index", k1=0.9)
+    stop, found = threading.Event(), []
+
+    def opens():
+        while not stop.is_set():
+            try:
+                found.append(load(tmp_path / "index").search(["fox cat"], 5))
+            except RetrieverError as error:  # between the two renames
+                assert "no index" in str(error) or "without an index" in str(error)
+
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(opens) for _ in range(2)]
+        for turn in range(20):
+            build(passages, tmp_path / "index", overwrite=True, k1=(9.0, 0.9)[turn % 2])
+        stop.set()
+        for one in running:
+            one.result()
+    assert all(lists in want for lists in found) and found

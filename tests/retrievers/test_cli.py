@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from retrievers import cli, load
-from retrievers.backends import BACKENDS, get_backend
-from retrievers.manifest import read_manifest
+from retrievers.indexes.backends import BACKENDS, get_backend
+from retrievers.indexes.manifest import read_manifest
 from retrievers.server import Limits
 from tests.retrievers.corpus_cases import PASSAGES, gz, headed_tsv, jsonl, write
 

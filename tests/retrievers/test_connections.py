@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from retrievers.connections import Connections
+from retrievers.http.connections import Connections
 
 
 def connections(number=4):

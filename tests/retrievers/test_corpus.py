@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from retrievers import Passage, RetrieverError, build, corpus_bytes, load_corpus
+from retrievers import Passage, RetrieverError, build, load_corpus
+from retrievers.corpora import bytes as corpus_bytes
 from tests.retrievers.corpus_cases import (
     PASSAGES,
     bare_tsv,

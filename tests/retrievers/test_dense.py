@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from retrievers import Passage, Retriever, RetrieverError
 from retrievers.dense import open_index, write_index
-from retrievers.passages import write_passages
+from retrievers.passages.store import write_passages
 from tests.retrievers.dense_cases import WORDS, hashed, make_index, rows, tiny_bert
 
 TEXTS = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)

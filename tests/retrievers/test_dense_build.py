@@ -9,16 +9,17 @@ import time
 import numpy as np
 import pytest
 
-from retrievers import Passage, RetrieverError, indexes
+from retrievers import Passage, RetrieverError
 from retrievers.dense import open_index, vectors, write_index
-from retrievers.passages import write_passages
+from retrievers.indexes import build_and_load as indexes
+from retrievers.passages.store import write_passages
 from tests.retrievers.dense_cases import hashed, rows, tiny_bert
 
 SLOW_BUILD = """
 import sys, time
 from pathlib import Path
 from retrievers.dense import vectors, write_index
-from retrievers.passages import open_passages
+from retrievers.passages.store import open_passages
 from tests.retrievers.dense_cases import hashed
 vectors.BLOCK = vectors.SLICE = 50
 
@@ -159,7 +160,7 @@ import sys, re
 from pathlib import Path
 import numpy as np
 from retrievers.dense import open_index, write_index
-from retrievers.passages import open_passages
+from retrievers.passages.store import open_passages
 
 def private():
     return int(re.search(r"RssAnon:\\s+(\\d+)", open("/proc/self/status").read())[1]) / 1024

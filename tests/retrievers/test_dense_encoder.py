@@ -158,7 +158,7 @@ def test_other_weights_are_refused(e5, tmp_path):
 
 def test_a_longer_passage_than_the_first_shows_another_length_limit(e5, tmp_path):
     from retrievers.dense import open_index, write_index
-    from retrievers.passages import write_passages
+    from retrievers.passages.store import write_passages
 
     texts = ["b", "the cat sat on the mat under the moon", *["fox"] * 30]
     passages = write_passages(rows(*texts), tmp_path / "passages")
@@ -174,7 +174,7 @@ def test_a_longer_passage_than_the_first_shows_another_length_limit(e5, tmp_path
 )
 def test_a_manifest_that_misstates_the_encoding_is_found_out(e5, tmp_path, change):
     from retrievers.dense import open_index, write_index
-    from retrievers.passages import write_passages
+    from retrievers.passages.store import write_passages
 
     passages = write_passages(rows("the cat sat on the mat", "b"), tmp_path / "passages")
     settings = write_index(passages, tmp_path / "dense", encoder=e5, dtype="float16")
@@ -190,7 +190,7 @@ FROM_HUB = """
 import json, shutil, sys
 from pathlib import Path
 from retrievers.dense import open_index, write_index
-from retrievers.passages import write_passages
+from retrievers.passages.store import write_passages
 from tests.retrievers.dense_cases import rows, tiny_bert
 
 here = Path(sys.argv[1])

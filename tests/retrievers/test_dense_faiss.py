@@ -84,7 +84,7 @@ def test_too_few_vectors_to_train_on(tmp_path):
 
 def test_parameters_reach_faiss_and_wrong_ones_are_refused(tmp_path):
     texts = [f"{a} {b}" for a in WORDS[:20] for b in WORDS[:20]]
-    from retrievers.passages import write_passages
+    from retrievers.passages.store import write_passages
 
     passages = write_passages(rows(*texts), tmp_path / "passages")
     settings = write_index(passages, tmp_path / "dense", encoder=hashed, index="IVF40,Flat")
@@ -110,7 +110,7 @@ def test_parameters_reach_faiss_and_wrong_ones_are_refused(tmp_path):
 
 
 def test_an_index_of_other_vectors_or_none_is_refused(tmp_path):
-    from retrievers.passages import write_passages
+    from retrievers.passages.store import write_passages
 
     passages = write_passages(rows("cat", "dog", "fox"), tmp_path / "passages")
     settings = write_index(passages, tmp_path / "dense", encoder=hashed, index="flat")

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import retrievers.hub
+import retrievers.fetch.hub
 from retrievers import RetrieverDown, RetrieverError
-from retrievers.download import download
-from retrievers.fetch import RESOURCES, describe, fetch, next_steps
+from retrievers.fetch.download import download
+from retrievers.fetch.wiki18 import RESOURCES, describe, fetch, next_steps
 from tests.retrievers import test_fetch_hub
 from tests.retrievers.test_fetch_hub import COMMIT, FILES, Hub, digest, sibling
 
@@ -26,7 +26,7 @@ CORPUS, BM25, E5 = FILES
 GZ = FILES[CORPUS]["wiki-18.jsonl.gz"]
 AA, AB = FILES[E5].values()
 FETCH = (
-    "import sys, pathlib, retrievers.fetch as f\n"
+    "import sys, pathlib, retrievers.fetch.wiki18 as f\n"
     "f.fetch('wiki-18', pathlib.Path(sys.argv[1]), what=[sys.argv[2]], endpoint=sys.argv[3])"
 )
 
@@ -34,7 +34,7 @@ FETCH = (
 @pytest.fixture(autouse=True, scope="module")
 def short_pauses():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(retrievers.hub, "PAUSE_S", 0.002)
+        patch.setattr(retrievers.fetch.hub, "PAUSE_S", 0.002)
         yield
 
 
@@ -159,7 +159,7 @@ def answers(port):
 
 
 def test_a_server_that_dies_and_returns_is_waited_for(hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrievers.hub, "ATTEMPTS", 12)
+    monkeypatch.setattr(retrievers.fetch.hub, "ATTEMPTS", 12)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -251,7 +251,7 @@ def test_a_body_that_always_ends_early_is_given_up_after_some_attempts(hub, tmp_
     with pytest.raises(RetrieverDown) as error:
         corpus(hub, tmp_path)
     assert refused(error, "1,000 of 300,000 bytes are kept", "fetch again")
-    assert len(hub.gets) == retrievers.hub.ATTEMPTS
+    assert len(hub.gets) == retrievers.fetch.hub.ATTEMPTS
     hub.fault = None
     assert corpus(hub, tmp_path)[0].read_bytes() == GZ
     assert hub.gets[-1] == ("wiki-18.jsonl.gz", 1000)
@@ -301,7 +301,7 @@ def test_a_flipped_byte_in_the_second_part_costs_only_that_part(hub, tmp_path):
 
 
 def test_a_server_that_falls_silent_is_asked_again(hub, tmp_path, monkeypatch):
-    monkeypatch.setattr(retrievers.hub, "TIMEOUT_S", 0.2)
+    monkeypatch.setattr(retrievers.fetch.hub, "TIMEOUT_S", 0.2)
 
     def silence(handler, name, body, start):
         hub.fault = None
@@ -562,7 +562,7 @@ def test_retry_after_is_heeded(hub, tmp_path, status, form):
 
 @pytest.mark.parametrize("wish", ["1e9", "-5", "soon", "", "9" * 400, "Mon, 99 Nov 2026 99:99:99"])
 def test_a_retry_after_that_is_none_or_too_long(hub, tmp_path, monkeypatch, wish):
-    monkeypatch.setattr(retrievers.hub, "MAX_REST_S", 0.01)
+    monkeypatch.setattr(retrievers.fetch.hub, "MAX_REST_S", 0.01)
     busy(hub, 429, {"Retry-After": wish}, 2)
     assert corpus(hub, tmp_path)[0].read_bytes() == GZ
 

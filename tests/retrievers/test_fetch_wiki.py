@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from retrievers import build, load
-from retrievers.fetch import next_steps
+from retrievers.fetch.wiki18 import next_steps
 from tests.retrievers.test_fetch_hub import Hub
 from tests.retrievers.wiki_cases import WIKI, files, follow, shell
 

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-import retrievers.http
+import retrievers.http.retriever
 from retrievers import HTTPRetriever, RetrieverDown, RetrieverError
 from tests.retrievers.server_cases import always, echo, echoed, hit, search
 
@@ -87,7 +87,7 @@ def test_an_unusable_answer_is_the_servers_fault(serve, answer, message):
 
 
 def test_an_endless_answer_is_cut_off(serve, monkeypatch):
-    monkeypatch.setattr(retrievers.http, "MAX_BYTES", 10_000)
+    monkeypatch.setattr(retrievers.http.retriever, "MAX_BYTES", 10_000)
     bomb = gzip.compress(b" " * 1_000_000)
     assert len(bomb) < 10_000
     for answer, headers in ((b" " * 10_001, {}), (bomb, {"Content-Encoding": "gzip"})):
@@ -163,7 +163,7 @@ def test_retry_after_beyond_the_budget_is_down_at_once(serve):
 
 
 def test_pauses_grow_and_leave_the_global_generator_alone(serve, monkeypatch):
-    monkeypatch.setattr(retrievers.http, "PAUSE_S", 0.1)
+    monkeypatch.setattr(retrievers.http.retriever, "PAUSE_S", 0.1)
     server = serve(always(500))
     state = random.getstate()
     with pytest.raises(RetrieverDown):

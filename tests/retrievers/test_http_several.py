@@ -7,17 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-import retrievers.http
+import retrievers.http.retriever
 from retrievers import HTTPRetriever, RetrieverDown, RetrieverError
-from retrievers.addresses import Addresses
+from retrievers.http.addresses import Addresses
 from tests.retrievers.server_cases import always, echo, echoed
 
 
 @pytest.fixture
 def rest(monkeypatch):
     """How long a server that failed is left alone."""
-    monkeypatch.setattr("retrievers.http.REST_S", 0.3)
-    monkeypatch.setattr("retrievers.addresses.REST_S", 0.3)
+    monkeypatch.setattr("retrievers.http.retriever.REST_S", 0.3)
+    monkeypatch.setattr("retrievers.http.addresses.REST_S", 0.3)
 
 
 def counts(*servers):
@@ -61,7 +61,7 @@ FAULTS = [*((200, garbage, {}) for garbage in GARBAGE),
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_moves_on_at_once_and_rests(serve, fault, monkeypatch):
-    monkeypatch.setattr(retrievers.http, "PAUSE_S", 1000.0)  # nobody waits
+    monkeypatch.setattr(retrievers.http.retriever, "PAUSE_S", 1000.0)  # nobody waits
     bad, good, fine = serve(lambda number, body: fault), serve(), serve()
     with HTTPRetriever([bad.url, good.url, fine.url]) as retriever:
         for number in range(9):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from retrievers import BM25, Passage, Retriever, RetrieverDown, RetrieverError, bm25
 from retrievers.hybrid import Hybrid, fuse, open_index, write_index
-from retrievers.passages import write_passages
+from retrievers.passages.store import write_passages
 from tests.retrievers.dense_cases import hashed, rows
 
 TEXTS = ["the old fox ran", "a dog and a cat", "fox and dog", "the moon over the river", "", "cat"]

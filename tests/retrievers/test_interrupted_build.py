@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from retrievers import BM25, Passage, RetrieverError, build, indexes, load, load_corpus, workspace
-from retrievers.manifest import check_contents, read_manifest
+from retrievers import BM25, Passage, RetrieverError, build, load, load_corpus
+from retrievers.indexes import build_and_load as indexes
+from retrievers.indexes import workspace
+from retrievers.indexes.manifest import check_contents, read_manifest
 from tests.retrievers.corpus_cases import jsonl, write
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks and kills")

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from retrievers import RetrieverError, build, load
-from retrievers.manifest import check_contents, read_manifest, write_manifest
+from retrievers.indexes.manifest import check_contents, read_manifest, write_manifest
 from tests.retrievers.corpus_cases import PASSAGES
 
 AGAIN = "build (it|the index) again"

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from retrievers import Passage, RetrieverError, load
-from retrievers.bench import bench
-from retrievers.own import is_own
+from retrievers.indexes.own import is_own
+from retrievers.measure.bench import bench
 from tests.retrievers.process_cases import ROOT, post
 
 MINE = '''

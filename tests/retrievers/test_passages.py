@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from retrievers import Passage, RetrieverError, id_order
-from retrievers import passages as passages_module
+from retrievers import Passage, RetrieverError
 from retrievers.base import well_formed
-from retrievers.passages import open_passages, write_passages
+from retrievers.passages import id_order
+from retrievers.passages import store as passages_module
+from retrievers.passages.store import open_passages, write_passages
 
 ODD = "\u2205 caf\u00e9 \u5317\u4eac \u2028 end\x00\r\n\x85"
 TEXT = st.one_of(st.text(), st.sampled_from(["", ODD, "\ud800", "a\udfff"]))
@@ -91,7 +92,7 @@ def test_empty_corpus(tmp_path):
 READ = """
 import sys
 from pathlib import Path
-from retrievers.passages import open_passages
+from retrievers.passages.store import open_passages
 sys.stdout.buffer.write(repr([p[:3] for p in open_passages(Path(sys.argv[1]))]).encode())
 """
 

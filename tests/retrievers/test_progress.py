@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from retrievers import progress
-from retrievers.progress import stages
+from retrievers.shell import progress
+from retrievers.shell.progress import stages
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_progress_on_a_terminal_redraws_at_a_limited_rate():
     import pty
 
     code = (
-        "from retrievers.progress import progress\n"
+        "from retrievers.shell.progress import progress\n"
         "with progress('arith', total=20_000, unit='episodes') as bar:\n"
         "    for done in range(20_000): bar.advance(1, note='[red]mean 0.5')\n"
     )

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from retrievers import BM25, HTTPRetriever, Passage, RetrieverError, build, load
-from retrievers.manifest import read_manifest, write_manifest
+from retrievers.indexes.manifest import read_manifest, write_manifest
 from tests.retrievers.corpus_cases import jsonl, write
 from tests.retrievers.dense_cases import hashed
 from tests.retrievers.process_cases import Process

@@ -6,8 +6,8 @@ import socket
 from pathlib import Path
 
 from retrievers import Passage, load_corpus
-from retrievers.fetch import next_steps
-from retrievers.indexes import BACKENDS
+from retrievers.fetch.wiki18 import next_steps
+from retrievers.indexes.build_and_load import BACKENDS
 from tests.end_to_end.test_docs import DOCS, run_blocks
 
 PAGE = (DOCS / "retrievers.md").read_text(encoding="utf-8")

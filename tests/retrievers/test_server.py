@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from retrievers import HTTPRetriever, Passage, RetrieverError
-from retrievers.indexes import build
+from retrievers.indexes.build_and_load import build
 from retrievers.server import serve
 from tests.retrievers.app_cases import documents
 from tests.retrievers.batching_cases import expected
@@ -38,14 +38,14 @@ def test_from_start_to_stop(start, number, code):
 LOADING = """
 import time
 from pathlib import Path
-import retrievers.indexes
+import retrievers.indexes.build_and_load
 def load(where):
     while not Path(where).exists():
         time.sleep(0.005)
     if Path(where).read_text():
         raise RuntimeError(Path(where).read_text())
     return Obedient(LOG)
-retrievers.indexes.open_or_index = load
+retrievers.indexes.build_and_load.open_or_index = load
 serve(WHERE, port=PORT)
 """
 

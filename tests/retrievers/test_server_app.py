@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from retrievers import BM25, Passage, RetrieverDown, RetrieverError
-from retrievers.answers import read_answer
+from retrievers.http.answers import read_answer
 from retrievers.server import Limits
 from tests.retrievers.app_cases import ask, documents, hits
 from tests.retrievers.batching_cases import Echo

@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.speed.retrieval.clients import load
 from benchmarks.speed.retrieval.synthetic import passages, queries
-from retrievers.indexes import build
+from retrievers.indexes.build_and_load import build
 from tests.retrievers.process_cases import Process
 
 SOAK_S = float(os.environ.get("MAS_GYM_SOAK_S", "60"))

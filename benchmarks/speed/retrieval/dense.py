@@ -33,7 +33,7 @@ from benchmarks.speed.table import show, spread
 from mas_envs.console import progress
 from retrievers import load_corpus
 from retrievers.dense import open_index, write_index
-from retrievers.passages import open_passages, write_passages
+from retrievers.passages.store import open_passages, write_passages
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 KINDS = ("exact", "flat", "hnsw", "ivf", "sq8")

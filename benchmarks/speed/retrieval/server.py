@@ -35,8 +35,8 @@ from benchmarks.speed.retrieval.synthetic import passages, queries
 from benchmarks.speed.table import show
 from mas_envs.console import progress
 from retrievers import Passage
-from retrievers.indexes import build
-from retrievers.manifest import read_manifest
+from retrievers.indexes.build_and_load import build
+from retrievers.indexes.manifest import read_manifest
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 WARM_UP_S = 0.5

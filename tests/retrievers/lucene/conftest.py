@@ -10,7 +10,7 @@ from retrievers import Passage, RetrieverError
 from retrievers.lucene import open_index, write_index
 from retrievers.lucene.java import find_jar, find_jdk
 from retrievers.lucene.process import Worker
-from retrievers.passages import write_passages
+from retrievers.passages.store import write_passages
 from tests.retrievers.lucene.cases import corpus
 
 

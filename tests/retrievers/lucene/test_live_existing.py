@@ -12,8 +12,8 @@ import pytest
 
 import retrievers.cli
 from retrievers import Passage, RetrieverError, build, load
-from retrievers.info import info
 from retrievers.lucene import open_anserini
+from retrievers.shell.info import info
 from tests.retrievers.corpus_cases import WIKI_DUMP, contents, gz, tar
 from tests.retrievers.lucene.cases import Draws, long_corpus
 from tests.retrievers.test_cli import ENVIRONMENT, ROOT
@@ -169,7 +169,7 @@ def test_a_document_that_the_corpus_lacks_is_named(index):
 
 
 def load_without(index, id_, folder):
-    from retrievers.passages import write_passages
+    from retrievers.passages.store import write_passages
 
     kept = [p._replace(id="other") if p.id == id_ else p for p in WIKI]
     return write_passages(kept, folder.parent / "without")

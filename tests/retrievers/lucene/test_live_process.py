@@ -140,7 +140,7 @@ PARENT = """
 import json, os, sys, time
 from pathlib import Path
 from retrievers.lucene import open_index
-from retrievers.passages import open_passages
+from retrievers.passages.store import open_passages
 passages, folder, settings, fork = json.loads(sys.argv[1])
 retriever = open_index(open_passages(Path(passages)), Path(folder), settings)
 child = os.fork() if fork else 0

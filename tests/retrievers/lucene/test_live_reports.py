@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from retrievers import Passage, RetrieverError, build, load
-from retrievers.manifest import read_manifest, write_manifest
+from retrievers.indexes.manifest import read_manifest, write_manifest
 from tests.retrievers.app_cases import ask
 from tests.retrievers.corpus_cases import jsonl, write
 from tests.retrievers.test_report_cases import HALF, ODD, QUERIES, ROWS

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from retrievers.backends import BACKENDS, check_build, get_backend
 from retrievers.base import Passage, Progress, Retriever, RetrieverError, silent
-from retrievers.corpus import load_corpus, naming_repeats
-from retrievers.manifest import (
+from retrievers.corpora.files import load_corpus, naming_repeats
+from retrievers.indexes.backends import BACKENDS, check_build, get_backend
+from retrievers.indexes.manifest import (
     NAME,
     Manifest,
     check_sizes,
@@ -24,9 +24,15 @@ from retrievers.manifest import (
     read_manifest,
     write_manifest,
 )
-from retrievers.options import accepted, as_json, call_with_options, callables, check_options
-from retrievers.own import is_own, open_own
-from retrievers.workspace import NOT_INDEX, open_workspace
+from retrievers.indexes.options import (
+    accepted,
+    as_json,
+    call_with_options,
+    callables,
+    check_options,
+)
+from retrievers.indexes.own import is_own, open_own
+from retrievers.indexes.workspace import NOT_INDEX, open_workspace
 
 __all__ = ["BACKENDS", "build", "check_options", "is_index", "load", "open_or_index"]
 
@@ -52,7 +58,7 @@ def build(
     the same build of the same files goes on from there as far as it can; any other build removes
     it. Raises RetrieverError for mistakes, a full disk and a folder that is used otherwise.
     """
-    from retrievers.intake import build_key, write_texts  # numpy
+    from retrievers.indexes.texts import build_key, write_texts  # numpy
 
     module = get_backend(backend)
     named, functions = as_json(options), callables(options)
@@ -92,7 +98,7 @@ def load(where: str | Path, **options: Any) -> Retriever:
     kind is there, and for an index that is damaged or of another version.
     """
     if isinstance(where, str) and where.startswith(("http://", "https://")):
-        from retrievers.http import HTTPRetriever
+        from retrievers.http.retriever import HTTPRetriever
 
         urls = re.split(r"\s*,\s*(?=https?://)", where)
         given = urls if len(urls) > 1 else urls[0]
@@ -138,9 +144,22 @@ def _disk_full(error: OSError) -> str | None:
 
 
 def _open(folder: Path, options: dict[str, Any]) -> Retriever:
-    made = read_manifest(folder)
+    """The index in `folder`; once more if another took its place while its files were opened."""
+    while True:
+        made = read_manifest(folder)
+        try:
+            opened = _opened(folder, made, options)
+        except RetrieverError:
+            if read_manifest(folder) == made:
+                raise
+        else:
+            if read_manifest(folder) == made:
+                return opened
+
+
+def _opened(folder: Path, made: Manifest, options: dict[str, Any]) -> Retriever:
     check_sizes(folder, made)
-    from retrievers.passages import open_passages
+    from retrievers.passages.store import open_passages
 
     try:
         return call_with_options(

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from retrievers.base import Passage, Retriever, RetrieverError
-from retrievers.judged import Judgements, Mean, mean, ndcg, read_qrels, read_queries, recall
-from retrievers.passages import open_passages
-from retrievers.processes import cpu_seconds, private_mb
+from retrievers.measure.judged import Judgements, Mean, mean, ndcg, read_qrels, read_queries, recall
+from retrievers.measure.processes import cpu_seconds, private_mb
+from retrievers.passages.store import open_passages
 
 SAMPLED = 1000  # queries taken from the passages when none are given
 SAMPLED_WORDS = 8
@@ -64,7 +64,7 @@ def bench(
     the judged queries that have a relevant passage. Raises RetrieverError for files that cannot be
     read, or when there is nothing to search with.
     """
-    from retrievers.indexes import open_or_index
+    from retrievers.indexes.build_and_load import open_or_index
 
     _check(k, threads, queries, qrels)
     asked = read_queries(queries) if queries else None

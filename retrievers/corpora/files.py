@@ -30,7 +30,7 @@ def load_corpus(where: Where, *, progress: Progress = silent) -> Iterator[Passag
     bytes read from disk. Raises RetrieverError naming file, member of an archive and line (or row
     of a Parquet file) for anything else, and for a file that cannot be read.
     """
-    from retrievers.corpus_rows import rows_of  # json, zlib: only for who reads a corpus
+    from retrievers.corpora.rows import rows_of  # json, zlib: only for who reads a corpus
 
     files = corpus_files(where)
     total, before = _bytes(files), 0
@@ -54,8 +54,8 @@ def naming_repeats(where: Where) -> Iterator[None]:
 
     They are found by reading once more, up to the second one.
     """
-    from retrievers.corpus_rows import rows_of
-    from retrievers.id_order import RepeatedId
+    from retrievers.corpora.rows import rows_of
+    from retrievers.passages.id_order import RepeatedId
 
     try:
         yield

@@ -18,8 +18,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from retrievers import manifest
 from retrievers.base import RetrieverError
+from retrievers.indexes import manifest
 
 LOCK, STATE, REPLACED = "lock", "state.json", "replaced"
 NOT_INDEX = frozenset((LOCK, STATE, REPLACED, manifest.NAME))  # not listed in the manifest

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from retrievers.base import Passage, Progress, RetrieverError, silent, well_formed
-from retrievers.corpus import corpus_files, load_corpus, naming_repeats
-from retrievers.manifest import FORMAT, mas_gym_version, sync_files
-from retrievers.passages import Passages, open_passages, write_passages
-from retrievers.workspace import Workspace
+from retrievers.corpora.files import corpus_files, load_corpus, naming_repeats
+from retrievers.indexes.manifest import FORMAT, mas_gym_version, sync_files
+from retrievers.indexes.workspace import Workspace
+from retrievers.passages.store import Passages, open_passages, write_passages
 
 
 def build_key(

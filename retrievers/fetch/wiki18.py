@@ -92,8 +92,8 @@ def fetch(
     fetch continues. Raises RetrieverError for an unknown name, a refusal and a disk that is too
     small for all of it, and RetrieverDown for a hub that does not answer or sends damaged bytes.
     """
-    from retrievers.download import get
-    from retrievers.hub import plan
+    from retrievers.fetch.download import get
+    from retrievers.fetch.hub import plan
 
     targets = []
     for part in _chosen(name, what).values():

@@ -8,7 +8,7 @@ import math
 from typing import Any
 
 from retrievers.base import Passage, RetrieverDown, well_formed
-from retrievers.corpus import split_title
+from retrievers.corpora.files import split_title
 
 _PADDING = -3e38  # faiss fills up a list with the lowest float32
 

@@ -20,7 +20,7 @@ from rich.markup import escape
 from typer.core import TyperGroup
 
 from retrievers.base import RetrieverDown, RetrieverError
-from retrievers.progress import say
+from retrievers.shell.progress import say
 
 Errors = tuple[type[Exception], ...]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from retrievers.base import Passage, Retriever, RetrieverError, in_thread
-from retrievers.options import call_with_options
+from retrievers.indexes.options import call_with_options
 
 _NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 

@@ -26,7 +26,7 @@ from typing import Literal, overload
 import numpy as np
 
 from retrievers.base import Passage, Progress, RetrieverError, silent, well_formed
-from retrievers.id_order import IdOrder
+from retrievers.passages.id_order import IdOrder
 
 HEADER = struct.Struct("<II")
 BLOCK, BLOCK_BYTES = 4096, 1 << 24  # rows are written when there are so many, or so long ones

@@ -14,7 +14,7 @@ from typing import Any
 from rich.markup import escape
 from typer.core import TyperCommand
 
-from retrievers.options import ARGUMENTS
+from retrievers.indexes.options import ARGUMENTS
 
 
 def for_building() -> list[str]:
@@ -35,7 +35,7 @@ def limits() -> list[str]:
 
 
 def _backends() -> list[tuple[str, Any]]:
-    from retrievers.backends import BACKENDS, get_backend
+    from retrievers.indexes.backends import BACKENDS, get_backend
 
     return [(name, get_backend(name)) for name in BACKENDS]
 

@@ -17,8 +17,8 @@ def info(where: str, *, check: bool = False, progress: Progress = silent) -> Any
     `check` reads all files of an index and compares them with their hashes. Raises RetrieverError
     where none of these is, RetrieverDown for a server that does not tell.
     """
-    from retrievers.indexes import is_lucene, why_no_index
-    from retrievers.manifest import NAME, check_contents, check_sizes, read_manifest
+    from retrievers.indexes.build_and_load import is_lucene, why_no_index
+    from retrievers.indexes.manifest import NAME, check_contents, check_sizes, read_manifest
 
     if where.startswith(("http://", "https://")):
         told = _health(where)
@@ -40,8 +40,8 @@ def info(where: str, *, check: bool = False, progress: Progress = silent) -> Any
 def _health(url: str) -> list[dict[str, Any]]:
     import httpx
 
-    from retrievers.addresses import Addresses
-    from retrievers.answers import excerpt
+    from retrievers.http.addresses import Addresses
+    from retrievers.http.answers import excerpt
 
     told = []
     for address in Addresses(url).all:

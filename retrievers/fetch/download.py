@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from retrievers import hub
 from retrievers.base import Progress, RetrieverDown, RetrieverError, silent
-from retrievers.hub import Part, Target, plan
+from retrievers.fetch import hub
+from retrievers.fetch.hub import Part, Target, plan
 
 if TYPE_CHECKING:
     import httpx

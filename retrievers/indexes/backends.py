@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from retrievers.base import Progress, Retriever, RetrieverError
-from retrievers.options import check_options, nearest
+from retrievers.indexes.options import check_options, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from retrievers.passages import Passages
+    from retrievers.passages.store import Passages
 
 BACKENDS = {
     "bm25": "retrievers.bm25",

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import TYPE_CHECKING, Any
 
-from retrievers.event_loops import PerEventLoop
+from retrievers.http.event_loops import PerEventLoop
 
 if TYPE_CHECKING:
     import ssl

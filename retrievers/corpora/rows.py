@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from retrievers.base import RetrieverError
-from retrievers.corpus_bytes import Told, Unreadable, lines_in, texts_in
+from retrievers.corpora.bytes import Told, Unreadable, lines_in, texts_in
 
 ROWS = 1024  # of a Parquet file at once
 COLUMNS = ("_id", "id", "title", "text", "contents")

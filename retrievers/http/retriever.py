@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
-from retrievers.addresses import REST_S, Address, Addresses
-from retrievers.answers import excerpt, read_answer
 from retrievers.base import Passage, RetrieverDown, RetrieverError, check_request, well_formed
-from retrievers.connections import Connections
+from retrievers.http.addresses import REST_S, Address, Addresses
+from retrievers.http.answers import excerpt, read_answer
+from retrievers.http.connections import Connections
 
 if TYPE_CHECKING:
     import httpx

@@ -1,0 +1,1 @@
+"""The field's corpus and indexes from the Hugging Face hub."""

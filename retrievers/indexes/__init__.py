@@ -1,0 +1,1 @@
+"""Indexes on disk: made once, checked, opened."""

@@ -1,0 +1,1 @@
+"""How fast a retriever is, and how good."""
