@@ -172,7 +172,7 @@ async def play(
     step: int,
     samples: int,
     sampling: Sampling,
-    told: Told,
+    told: Told = lambda what: None,
     of: str = "",
 ) -> list[Episode]:
     """`samples` episodes per task, in (task, sample) order; `told` hears how many there are."""

@@ -101,11 +101,11 @@ def read_otherwise(play, parsers):
 
 
 class Eager(SearchEnv):
-    """Whatever is written as a query is searched for, beside the question."""
+    """Whatever is written is the question as a query if its length is odd, else a poor one."""
 
     def play(self, task, rng):
         def query(text):
-            return Parsed(f"{task.question} {text}", "ok")
+            return Parsed(task.question if len(text) % 2 else "a town", "ok")
 
         return read_otherwise(super().play(task, rng), {"search": query})
 
