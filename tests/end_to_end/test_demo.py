@@ -90,16 +90,16 @@ def test_shuffled_rewards_teach_nothing(tmp_path, monkeypatch):
     from mas_train import loop
     from mas_train.demo.run import demo_config, run_demo
 
-    honest = loop.collect
+    honest = loop.play
 
-    async def shuffled(env, policies, tasks, **options):
-        episodes = await honest(env, policies, tasks, **options)
-        order = np.random.default_rng(options["step"]).permutation(len(episodes))
+    async def shuffled(config, env, team, tasks, step, *more):
+        episodes = await honest(config, env, team, tasks, step, *more)
+        order = np.random.default_rng(step).permutation(len(episodes))
         rewards = [episodes[index].reward for index in order]
         for episode, reward in zip(episodes, rewards, strict=True):
             episode.reward = reward
         return episodes
 
-    monkeypatch.setattr(loop, "collect", shuffled)
+    monkeypatch.setattr(loop, "play", shuffled)
     summary = run_demo(demo_config(overrides=[f"run.dir={tmp_path}"]))
     assert summary["gain"]["correctness"] < 5
