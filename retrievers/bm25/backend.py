@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 import warnings
 from collections import Counter
@@ -29,6 +28,7 @@ from retrievers.bm25.merge import merge_runs
 from retrievers.bm25.runs import Files, code_type, write_runs
 from retrievers.bm25.search import Term, top
 from retrievers.bm25.similarity import norms, reported, weight
+from retrievers.indexes.options import checked_number
 from retrievers.passages.store import Passages, write_passages
 
 FORMAT = 1  # of the files of an index
@@ -37,8 +37,8 @@ MAX_TERMS = 1024  # Lucene's limit on the distinct terms of a query
 
 def check_first(*, k1: float = 0.9, b: float = 0.4) -> None:
     """Raise RetrieverError unless k1 >= 0 and 0 <= b <= 1."""
-    _parameter("k1", k1, math.inf)
-    _parameter("b", b, 1)
+    checked_number("k1", k1)
+    checked_number("b", b, 1)
 
 
 def write_index(
@@ -53,7 +53,7 @@ def write_index(
 
     Warns when there is nothing to find. Raises RetrieverError unless k1 >= 0 and 0 <= b <= 1.
     """
-    k1, b = _parameter("k1", k1, math.inf), _parameter("b", b, 1)
+    k1, b = checked_number("k1", k1), checked_number("b", b, 1)
     with ExitStack() as stack:
         scratch = [stack.enter_context(tempfile.TemporaryFile(dir=folder)) for _ in Files._fields]
         files = Files(*scratch)
@@ -123,8 +123,8 @@ class BM25Index:
         self.passages = passages
         self._source = (folder, settings, k1, b)
         asked = settings | {
-            "k1": settings["k1"] if k1 is None else _parameter("k1", k1, math.inf),
-            "b": settings["b"] if b is None else _parameter("b", b, 1),
+            "k1": settings["k1"] if k1 is None else checked_number("k1", k1),
+            "b": settings["b"] if b is None else checked_number("b", b, 1),
         }
         self.settings = asked  # those of its build, with k1 and b as they are here
         self._searchable = settings["searchable"]
@@ -203,12 +203,3 @@ class BM25(BM25Index):
 def _norms(settings: dict[str, Any]) -> np.ndarray:
     mean = settings["tokens"] / settings["searchable"] if settings["tokens"] else 1.0
     return norms(settings["k1"], settings["b"], mean)
-
-
-def _parameter(name: str, value: float, largest: float) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise RetrieverError(f"{name} must be a number, got {value!r}")
-    if not (0 <= value <= largest and math.isfinite(value)):
-        limits = f"from 0 to {largest}" if math.isfinite(largest) else ">= 0 and finite"
-        raise RetrieverError(f"{name} must be {limits}, got {value!r}")
-    return float(value)

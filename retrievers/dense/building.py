@@ -17,11 +17,11 @@ from retrievers.dense.repeats import repeated
 from retrievers.dense.vectors import (
     check_faiss,
     encoded,
-    link_faiss,
     open_vectors,
     survey,
     write_vectors,
 )
+from retrievers.indexes.workspace import link_file
 from retrievers.passages.store import Passages
 
 FORMAT = 1
@@ -133,7 +133,7 @@ def _vectors(
     """The file of the vectors, made or taken over, and how far a probe may lie from them."""
     if plan.faiss_index is not None:
         path = folder / "vectors.faiss"
-        link_faiss(plan.faiss_index, path)
+        link_file(plan.faiss_index, path)
         return path, FAISS_TOLERANCE
     path, cosine = folder / "vectors.npy", plan.encoding.similarity == "cosine"
     _keep_only_from(plan.encoding, folder, path)

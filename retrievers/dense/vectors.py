@@ -114,15 +114,6 @@ def check_faiss(source: str | Path) -> int:
         raise RetrieverError(f"{source}: not a file of FAISS: {str(error)[-200:]}") from error
 
 
-def link_faiss(source: Path, path: Path) -> None:
-    """Let `path` be the file `source`, by a hard link or, across file systems, a symbolic one."""
-    path.unlink(missing_ok=True)
-    try:
-        os.link(source.resolve(), path)
-    except OSError:
-        path.symlink_to(source.resolve())
-
-
 def survey(
     vectors: np.ndarray, passages: Passages, progress: Progress
 ) -> tuple[float, float, np.ndarray]:

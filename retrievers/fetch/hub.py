@@ -8,12 +8,12 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from email.utils import parsedate_to_datetime
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from retrievers.base import RetrieverDown, RetrieverError
+from retrievers.http.answers import retry_after_s
 
 if TYPE_CHECKING:
     import httpx
@@ -122,7 +122,7 @@ def _asked(url: str, hub: str, what: str) -> httpx.Response:
                 reply = connection.get(url, params={"blobs": "true"})
                 if reply.status_code == 200:
                     return reply
-                failure, wish_s = refusal(reply.status_code, what), rest_s(reply)
+                failure, wish_s = refusal(reply.status_code, what), retry_after_s(reply)
                 if not worth_another_try(reply.status_code):
                     raise failure
             except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError) as error:
@@ -138,17 +138,6 @@ def _asked(url: str, hub: str, what: str) -> httpx.Response:
 def worth_another_try(status: int) -> bool:
     """Whether the server may answer otherwise in a while."""
     return status in (408, 429) or status >= 500
-
-
-def rest_s(reply: httpx.Response) -> float:
-    """The seconds that the server asks to be left alone for (Retry-After); 0 if it does not."""
-    wish = reply.headers.get("Retry-After", "").strip()
-    if wish.isascii() and wish.isdigit():
-        return float(wish)
-    try:
-        return max(0.0, parsedate_to_datetime(wish).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return 0.0
 
 
 def pause(failures: int, wish_s: float) -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from typing import Any
+import time
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any
 
 from retrievers.base import Passage, RetrieverDown, well_formed
 from retrievers.corpora.files import split_title
+
+if TYPE_CHECKING:
+    import httpx
 
 _PADDING = -3e38  # faiss fills up a list with the lowest float32
 
@@ -65,3 +70,14 @@ def _hit(row: Any) -> Passage:
         return Passage(well_formed(str(id_)), title, text, float(score or 0))
     except OverflowError:
         raise RetrieverDown(f"score {score!r:.40} is too large") from None
+
+
+def retry_after_s(reply: httpx.Response) -> float:
+    """The seconds that the server asks to be left alone for (Retry-After); 0 if it does not."""
+    wish = reply.headers.get("Retry-After", "").strip()
+    if wish.isascii() and wish.isdigit():
+        return float(wish)
+    try:
+        return max(0.0, parsedate_to_datetime(wish).timestamp() - time.time())
+    except (ValueError, TypeError, OverflowError):
+        return 0.0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from retrievers.base import Passage, RetrieverDown, RetrieverError, check_request, well_formed
 from retrievers.http.addresses import REST_S, Address, Addresses
-from retrievers.http.answers import excerpt, read_answer
+from retrievers.http.answers import excerpt, read_answer, retry_after_s
 from retrievers.http.connections import Connections
 
 if TYPE_CHECKING:
@@ -190,9 +190,8 @@ async def _ask(
     if reply.status_code not in (408, 429) and reply.status_code < 500:
         digest = reply.headers.get(DIGEST, "")
         return _read(address, reply.status_code, bytes(content), body, digest)
-    wish = reply.headers.get("Retry-After", "")  # the other form, a date, is rare
-    wish_s = float(wish) if wish.isascii() and wish.isdigit() else 0.0
-    return _Fault(address, f"HTTP {reply.status_code} {excerpt(bytes(content))}", wish_s)
+    fault = f"HTTP {reply.status_code} {excerpt(bytes(content))}"
+    return _Fault(address, fault, retry_after_s(reply))
 
 
 def _read(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
@@ -42,6 +43,16 @@ def checked_count(name: str, value: Any, least: int = 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise RetrieverError(f"{name} must be an integer >= {least}, got {value!r:.80}")
     return value
+
+
+def checked_number(name: str, value: Any, most: float = math.inf) -> float:
+    """`value` as a float. Raises RetrieverError unless it is finite and from 0 to `most`."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise RetrieverError(f"{name} must be a number, got {value!r:.80}")
+    if not 0 <= value <= most or not math.isfinite(value):
+        limits = f"from 0 to {most}" if math.isfinite(most) else ">= 0 and finite"
+        raise RetrieverError(f"{name} must be a number {limits}, got {value!r:.80}")
+    return float(value)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -214,3 +214,12 @@ def _is_at(file: int, path: Path) -> bool:
 def _sync_folder(folder: Path) -> None:
     with contextlib.suppress(OSError):  # not everywhere can a folder be opened
         manifest.sync_folder(folder)
+
+
+def link_file(source: Path, path: Path) -> None:
+    """Let `path` be the file `source`, by a hard link or, across file systems, a symbolic one."""
+    path.unlink(missing_ok=True)
+    try:
+        os.link(source.resolve(), path)
+    except OSError:
+        path.symlink_to(source.resolve())

@@ -5,11 +5,11 @@ That one stores ids alone: the texts come from the corpus, by id.
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from retrievers.base import RetrieverError
+from retrievers.indexes.workspace import link_file
 from retrievers.lucene.process import Worker
 
 if TYPE_CHECKING:
@@ -60,14 +60,11 @@ def take_over(
 
 
 def _link(source: Path, folder: Path) -> None:
-    """By hard links or, across file systems, symbolic ones: Lucene never changes what it wrote."""
+    """File by file; Lucene never changes what it wrote."""
     for path in sorted(source.resolve().iterdir()):
         if not path.is_file() or path.name == "write.lock":
             continue
-        try:
-            os.link(path.resolve(), folder / path.name)
-        except OSError:
-            (folder / path.name).symlink_to(path.resolve())
+        link_file(path, folder / path.name)
 
 
 def _check(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from retrievers.base import Progress, RetrieverDown, RetrieverError, silent
 from retrievers.corpora.files import BadRow, passage_of, split_title
+from retrievers.indexes.options import checked_count, checked_number
 from retrievers.lucene.existing import check_lucene_folder, take_over
 from retrievers.lucene.java import find_jar, find_jdk, java_options
 from retrievers.lucene.process import Worker, WorkerDied
@@ -43,7 +44,7 @@ def write_index(
     index is of another corpus, RetrieverDown when Lucene's process ends.
     """
     threads = checked_threads(threads)
-    similarity = checked_number("k1", k1), checked_number("b", b)
+    similarity = checked_number("k1", k1), checked_number("b", b, 1)
     settings: dict[str, Any] = dict(zip(("k1", "b"), similarity, strict=True))
     try:
         worker = Worker(heap=heap, threads=threads)
@@ -71,7 +72,7 @@ def check_first(
 ) -> None:
     """Raise RetrieverError for what `write_index` would refuse whatever the passages are."""
     checked_number("k1", k1)
-    checked_number("b", b)
+    checked_number("b", b, 1)
     find_jar()
     java_options(find_jdk(), heap=heap, threads=checked_threads(threads))
     if lucene_index is not None:
@@ -110,16 +111,7 @@ def checked_threads(threads: int | None) -> int:
     if threads is None:
         affinity = getattr(os, "sched_getaffinity", None)
         return len(affinity(0)) if affinity else os.cpu_count() or 1
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
-        raise RetrieverError(f"threads must be an integer >= 1, got {threads!r}")
-    return threads
-
-
-def checked_number(name: str, value: float) -> float:
-    """`value` as a float. Raises RetrieverError unless it is a number >= 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise RetrieverError(f"{name} must be a number >= 0, got {value!r}")
-    return float(value)
+    return checked_count("threads", threads)
 
 
 def stored_passage(stored: str) -> tuple[str, str]:

@@ -18,8 +18,9 @@ from retrievers.base import (
     in_thread,
     well_formed,
 )
+from retrievers.indexes.options import checked_number
 from retrievers.lucene.existing import check_lucene_folder
-from retrievers.lucene.index import checked_number, checked_threads, stored_passage
+from retrievers.lucene.index import checked_threads, stored_passage
 from retrievers.lucene.process import Worker, WorkerDied
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Lucene:
     ) -> None:
         self.folder = folder
         self._passages, self._by_id = passages, by_id
-        self._similarity = checked_number("k1", k1), checked_number("b", b)
+        self._similarity = checked_number("k1", k1), checked_number("b", b, 1)
         self._threads = checked_threads(threads)
         self._heap, self._timeout = heap, checked_number("timeout", timeout)
         self.documents = 0

@@ -111,14 +111,22 @@ def test_a_gold_beyond_the_limit_is_an_error_not_a_wrong_answer() -> None:
     assert (grade.correct, grade.status) == (None, "error")
 
 
+def soft_limits(pid: int) -> dict[str, str]:
+    lines = Path(f"/proc/{pid}/limits").read_text().splitlines()
+    return {line[:25].strip(): line[25:].split()[0] for line in lines}
+
+
 def test_every_job_has_limits_of_its_own_and_the_pool_goes_on() -> None:
     with ThreadPoolExecutor(1) as thread:
         verdict = thread.submit(pool.ask, "7", HOG.format(3))
         until(lambda: bool(at_work()))
-        limits = Path(f"/proc/{at_work()[0]}/limits").read_text().splitlines()
+        child = at_work()[0]
+        until(
+            lambda: soft_limits(child)["Max address space"] != "unlimited"
+        )  # they come one by one
+        soft = soft_limits(child)
         assert verdict.result() == "limit"
     assert still_right()
-    soft = {line[:25].strip(): line[25:].split()[0] for line in limits}
     assert soft["Max cpu time"] == "1"
     assert soft["Max core file size"] == "0"
     assert pool.MEMORY_BYTES < int(soft["Max address space"]) < pool.MEMORY_BYTES + (1 << 30)

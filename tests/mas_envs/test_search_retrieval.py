@@ -202,7 +202,7 @@ class NoRetriever:
         ("tests.mas_envs.test_search_retrieval:nothing", "cannot be imported"),
         ("tests.mas_envs.test_search_retrieval:NoRetriever", r"has no search\(queries, k\)"),
         ("tests.mas_envs.test_search_retrieval:YES", r"has no search\(queries, k\)"),
-        ("ftp://host:80/x", "cannot be imported"),
+        ("ftp://host:80/x", "no index there"),
     ],
 )
 def test_attributes_that_are_no_retriever_are_told_on_the_first_search(name, message):

@@ -8,6 +8,7 @@ import retrievers.http.retriever
 from retrievers import HTTPRetriever
 from tests.retrievers.process_cases import Process
 from tests.retrievers.server_cases import Server
+from tests.retrievers.test_fetch_hub import Hub
 
 
 @pytest.fixture
@@ -48,3 +49,19 @@ def start():
     yield begin
     for process in running:
         process.end(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def short_pauses():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("retrievers.fetch.hub.PAUSE_S", 0.002)
+        yield
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    monkeypatch.delenv("HF_ENDPOINT", raising=False)
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    hub = Hub()
+    yield hub
+    hub.stop()

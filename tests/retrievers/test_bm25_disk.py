@@ -158,10 +158,10 @@ def test_damaged_files_are_refused(built, name, harm):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"k1": -1}, r"k1 must be >= 0 and finite, got -1"),
-        ({"k1": float("inf")}, "k1 must be >= 0 and finite"),
+        ({"k1": -1}, r"k1 must be a number >= 0 and finite, got -1"),
+        ({"k1": float("inf")}, "k1 must be a number >= 0 and finite"),
         ({"k1": float("nan")}, "k1 must be"),
-        ({"b": 1.5}, r"b must be from 0 to 1, got 1\.5"),
+        ({"b": 1.5}, r"b must be a number from 0 to 1, got 1\.5"),
         ({"b": "0.4"}, "b must be a number, got '0.4'"),
         ({"k1": True}, "k1 must be a number"),
     ],

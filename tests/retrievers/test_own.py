@@ -88,7 +88,7 @@ def test_what_is_none_is_named(mine, attribute, options, message):
 )  # fmt: skip
 def test_a_wrong_answer_names_the_retriever_and_what_is_right(mine, answer):
     retriever = load(f"{mine}:Wrong", answer=answer)
-    message = rf"{mine}:Wrong returned .*; search\(queries, k\) must return a list of Passage"
+    message = rf"{mine}:Wrong' returned .*; search\(queries, k\) must return, for each query"
     with pytest.raises(RetrieverError, match=message):
         retriever.search(["a", "b"], 2)
 
