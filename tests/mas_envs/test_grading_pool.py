@@ -134,7 +134,8 @@ def test_every_job_has_limits_of_its_own_and_the_pool_goes_on() -> None:
 
 @pytest.mark.slow
 def test_the_verdict_does_not_depend_on_the_load() -> None:
-    pairs = [("7", r"\sum_{n=1}^{\infty} \frac{1}{n^2}"), (r"\int x e^x dx", r"(x-1)e^x"),
+    # All far from the limit of one CPU second: a contended core makes a CPU second worth half.
+    pairs = [("7", r"\sum_{n=1}^{9} n^2"), (r"\int x e^x dx", r"(x-1)e^x"),
              ("7", HOG.format(4)), equal_pair()]  # fmt: skip
     alone = [pool.ask.__wrapped__(*pair) for pair in pairs]
     busy = [subprocess.Popen([sys.executable, "-c", "while 1: pass"]) for _ in range(8)]
