@@ -131,7 +131,7 @@ def train_step(
         rows.trajectory,
         rows.turn,
         known=rows.known,
-        **config.estimator.model_dump(),
+        **config.estimator.choices(),
     )
     models = team.update(rows, credit)
     team.sync(step + 1, rows)

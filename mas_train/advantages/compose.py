@@ -47,7 +47,7 @@ def advantages(
     length, a reward that is not finite in a known row, and `lengths`, `anchor` or `state` given to
     an estimator that does not use them (none of the present ones does).
     """
-    choice = _choice(preset, unit, group, mean, std)
+    choice = check_choices(preset, unit, group, mean, std)
     for name, value in (("lengths", lengths), ("anchor", anchor), ("state", state)):
         if value is not None:
             raise UserError(f"estimator {preset!r} makes no use of {name!r}; leave it out")
@@ -108,9 +108,10 @@ def _standardise(
     return np.where(valid, centred, 0.0)
 
 
-def _choice(
+def check_choices(
     preset: str, unit: str | None, group: str | None, mean: str | None, std: str | None
 ) -> Preset:
+    """The choices of a preset with those given instead. Raises `UnknownName`."""
     if preset not in PRESETS:
         raise UnknownName("estimator preset", preset, PRESETS)
     base = PRESETS[preset]

@@ -47,7 +47,7 @@ def vote(tmp_path):
 
 def test_what_an_id_leaves_out_is_its_roles(vote, tmp_path):
     config = vote(solver={"loss_weight": 0.5, "invalid_penalty": 0.3})
-    assert config.agents["solver_1"].model_dump() == {
+    assert config.agents["solver_1"].model_dump(exclude_none=True) == {
         "model": "b", "loss_weight": 0.5, "invalid_penalty": 0.3}  # fmt: skip
     assert [config.entry(f"solver_{n}") for n in range(3)] == ["solver", "solver_1", "solver"]
     (tmp_path / "team.yaml").write_text(config.to_yaml())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -201,3 +202,50 @@ def test_the_command_prints_one_message_and_exits_with_2(tmp_path):
         assert result.returncode == 2, result.stderr
         assert len(result.stderr.strip().splitlines()) == 1
     assert [p.name for p in tmp_path.iterdir()] == ["team.yaml"]
+
+
+def team(**changes):
+    tree = {"agents": {"solver": {"model": "a"}, "verifier": {"model": "a"}},
+            "models": {"a": {"path": "x"}}}  # fmt: skip
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        at = tree
+        for key in parents:
+            at = at.setdefault(key, {})
+        at[last] = value
+    return resolve(tree)
+
+
+def test_a_resolved_file_resolves_to_itself():
+    config = team(loss__surrogate="gspo", models__a__engine={"name": "vllm", "sleep": False})
+    assert config.loss.clip_low == 3e-4 and config.loss.dual_clip is None
+    assert config.loss.correction.name == "tis"  # vLLM's log-probs are its own
+    assert resolve(yaml.safe_load(config.to_yaml())).to_yaml() == config.to_yaml()
+
+
+def test_an_agents_optimizer_is_its_models():
+    config = team(models__b={"path": "y"}, agents__verifier={"model": "b", "optimizer": {"lr": 1}})
+    assert config.models["b"].optimizer.lr == 1 and config.models["a"].optimizer.lr == 1e-6
+    assert resolve(yaml.safe_load(config.to_yaml())) == config
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"agents__solver__optimizer": {"lr": 1}}, "do not say it; set models.a.optimizer"),
+        (
+            {"agents__solver__optimizer": {"lr": 1}, "agents__verifier__optimizer": {"lr": 2}},
+            "agents.verifier.optimizer is not that of agents.solver",
+        ),
+        ({"models__a__engine": {"sleep": False}}, "'transformers' makes no use of sleep"),
+        ({"models__a__engine": {"name": "http"}}, "needs a url"),
+        ({"estimator__decay": 0.9}, "preset 'drmas' makes no use of decay; only rae does"),
+        ({"loss__correction": {"name": "mis", "cap": 0.4}}, "floor 0.5 is not below cap 0.4"),
+        ({"loss__surrogate": "cispo", "loss__dual_clip": 3.0}, "has no dual clip"),
+        ({"loss__value": {}}, "only estimator preset 'ppo' has a value head"),
+        ({"loss__kl": {"estimator": "k4"}}, "loss.kl.estimator"),
+    ],
+)  # fmt: skip
+def test_options_that_do_nothing_are_refused(changes, said):
+    with pytest.raises(UserError, match=re.escape(said)):
+        team(**changes)

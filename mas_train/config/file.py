@@ -1,0 +1,106 @@
+"""Reading a configuration: YAML, overrides of single keys, errors that name the key."""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from mas_envs.errors import BadFile, UserError
+from mas_train.config.whole import SCHEMA, Config
+
+
+def load(path: str | Path, overrides: typing.Sequence[str] = ()) -> Config:
+    """Read, override (`key.path=value`, value in YAML) and validate.
+
+    Raises `BadFile` or `UserError`, naming every wrong key, its value and the nearest valid key.
+    """
+    path = Path(path)
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BadFile(path, error.strerror or "cannot be read", fix="give a YAML file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        problem = getattr(error, "problem", None) or str(error)
+        raise BadFile(path, f"not YAML ({problem})", mark.line + 1 if mark else None) from None
+    if not isinstance(tree, dict):
+        raise BadFile(path, f"holds a {type(tree).__name__}, not a mapping of sections")
+    return resolve(tree, overrides, where=str(path))
+
+
+def resolve(
+    tree: dict[str, Any], overrides: typing.Sequence[str] = (), where: str = "config"
+) -> Config:
+    """A validated `Config` from plain values. Raises `UserError`."""
+    tree = dict(tree)
+    for override in overrides:
+        _override(tree, override)
+    schema = tree.get("schema", SCHEMA)
+    if schema != SCHEMA:
+        raise UserError(
+            f"{where}: schema: {schema!r} is not {SCHEMA}; this release reads schema {SCHEMA} only"
+        )
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        raise UserError("\n".join(_explain(problem, where) for problem in error.errors())) from None
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    path, equals, text = override.partition("=")
+    keys = path.strip().split(".")
+    if not equals or not all(keys):
+        raise UserError(f"--set {override!r}; write it as key.path=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise UserError(f"--set {override!r}: {text!r} is not a YAML value") from None
+    if isinstance(value, str):
+        # YAML 1.1 reads 3e-6 as a string; people mean the number.
+        with contextlib.suppress(ValueError):
+            value = float(value)
+    for key in keys[:-1]:
+        branch = tree.get(key, {})
+        if not isinstance(branch, dict):
+            raise UserError(f"--set {override!r}: {key!r} is {branch!r}, not a section")
+        # Copied: a YAML alias makes two sections one object, and only one of them is meant.
+        tree[key] = tree = dict(branch)
+    tree[keys[-1]] = value
+
+
+def _explain(problem: Any, where: str) -> str:
+    """One line: file, key, value, and the nearest valid key for an unknown one."""
+    location = [str(part) for part in problem["loc"]]
+    key = ".".join(location)
+    if problem["type"] == "extra_forbidden":
+        known = _keys_at(Config, location[:-1])
+        close = difflib.get_close_matches(location[-1], known, n=1, cutoff=0.5)
+        hint = f"did you mean {close[0]!r}?" if close else f"valid keys: {', '.join(known)}"
+        return f"{where}: unknown key {key!r}; {hint}"
+    if problem["type"] == "missing":
+        return f"{where}: {key}: is missing; add it"
+    message = problem["msg"].removeprefix("Value error, ")
+    value = problem["input"]
+    shown = "" if isinstance(value, dict | BaseModel) else f" (got {value!r})"
+    return f"{where}: {key + ': ' if key else ''}{message}{shown}"
+
+
+def _keys_at(section: Any, location: list[str]) -> list[str]:
+    """The valid keys of the section that `location` leads to; [] where any key is valid."""
+    for part in location:
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            section = section.model_fields[part].annotation
+        else:
+            section = typing.get_args(section)[1]  # dict[str, Section]
+        if typing.get_origin(section) in (types.UnionType, typing.Union):
+            section = next(a for a in typing.get_args(section) if a is not type(None))
+    if isinstance(section, type) and issubclass(section, BaseModel):
+        return [field.alias or name for name, field in section.model_fields.items()]
+    return []
