@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,15 +16,21 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from mas_envs.errors import MasError
-from mas_train.batch import Batch, mini_batches, trainable
+from mas_train.batch import Batch, PerToken, mini_batches, trainable
 from mas_train.config import LossConfig, OptimizerConfig
-from mas_train.log_probs import row_log_probs, token_log_probs
-from mas_train.losses import surrogate
+from mas_train.log_probs import row_log_probs
 from mas_train.master_weights import MasterWeights
-from mas_train.packing import Pack, pack_rows
+from mas_train.objective import pack_loss
+from mas_train.offload import move_state
+from mas_train.offload import move_state
+from mas_train.packing import pack_rows, packed_attention
 from mas_train.rows import Rows
 from mas_train.schedule import lr_factor
 from mas_train.update_metrics import UpdateMetrics
+from mas_train.value_head import new_value_head, row_values
+
+if TYPE_CHECKING:
+    from mas_train.sharded.shards import Shards
 
 MAX_SKIPPED = 3
 """So many steps in a row may be skipped for a non-finite gradient; then it is an error."""
@@ -39,7 +47,9 @@ class Learner:
     bounds a micro-batch; it changes time and memory, never the gradient. `agent_norms` measures
     each role's gradient norm when a model serves several (one gradient buffer more). Dropout is
     set to 0: it would make the learner's log-probs differ from the sampler's. A half-precision
-    model has its optimizer work on float32 copies of its weights.
+    model has its optimizer work on float32 copies of its weights. `value_head` adds one, for a loss
+    with `value`. `sharded`: this process is one rank of the default process group and keeps its
+    part only (`mas_train.sharded`); every method is collective then.
 
     `version` counts calls of `update`; a rollout made with these weights carries it.
     """
@@ -53,10 +63,22 @@ class Learner:
         max_grad_norm: float = 1.0,
         token_budget: int = 2048,
         agent_norms: bool = True,
+        value_head: bool = False,
+        gradient_checkpointing: bool = False,
+        sharded: bool = False,
     ) -> None:
         self.model = model.train()
         disable_dropout(model)
+        if gradient_checkpointing:
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        self.value_head = new_value_head(model) if value_head else None
+        self.shards = None
+        if sharded:
+            from mas_train.sharded.shards import Shards
+
+            self.shards = Shards(model, self.value_head)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.parameters += self.value_head.parameters() if self.value_head else []
         self.weights = MasterWeights(self.parameters)
         chosen = optimizer.model_dump(include={"lr", "betas", "eps", "weight_decay"})
         self.optimizer = torch.optim.AdamW(self.weights.masters, **chosen)
@@ -69,21 +91,26 @@ class Learner:
     def update(
         self,
         rows: Rows,
-        advantages: ArrayLike,
+        advantages: ArrayLike | PerToken,
         loss: LossConfig,
         *,
         loss_weights: Mapping[str, float] | None = None,
         updates: int = 1,
         max_tokens: int | None = None,
+        mask_cut: bool = False,
+        **columns: PerToken | None,
     ) -> dict[str, float]:
         """Learn from one batch of experience, every row used once; returns its metrics.
 
-        `advantages` [N] belong to `rows`; `loss_weights` (role or agent id → factor, default 1)
-        multiply the weights of its tokens. With `updates` > 1 the trajectories are dealt to so many
-        mini-batches, each an optimizer step, and pi_old is computed once before the first.
-        `max_tokens` is L of aggregation `constant`.
-        Rows that are not known and rows without response tokens are left out. Rows whose advantage
-        is 0 count in every mean but are not computed: their gradient is 0.
+        `advantages` [N] (or N arrays [T]) belong to `rows`; `loss_weights` (role or agent id →
+        factor, default 1) multiply the weights of its tokens. With `updates` > 1 the trajectories
+        are dealt to so many mini-batches, each an optimizer step, and pi_old is computed once
+        before the first.
+        `max_tokens` is L of aggregation `constant`. `columns` are the per-token ones of `Batch`
+        that the loss needs: `reference_log_probs` for a KL, `values` and `returns` for a value
+        head. Rows that are not known, rows without response tokens and, with `mask_cut`, rows cut
+        off at the length limit are left out. Rows whose advantage is 0 count in every mean but are
+        not computed where their gradient is 0.
 
         Metrics, over rows with an advantage: loss, grad_norm (before clipping), grad_norm/ROLE,
         entropy (nats per token), clip_fraction, kl (pi_old to pi, k3), ratio, mismatch (mean
@@ -93,20 +120,23 @@ class Learner:
         Raises `UserError` for an advantage or sampler log-prob that is not finite, and
         `NonFiniteGradient` after `MAX_SKIPPED` skipped steps in a row.
         """
-        batch = trainable(rows, advantages)
+        batch = trainable(rows, advantages, mask_cut=mask_cut, **columns)
+        only_advantage = not (loss.entropy or loss.value or (loss.kl and loss.kl.place == "loss"))
         roles = np.unique(batch.rows.agent).tolist()
         parts = [
-            part.weighted(loss.aggregation, loss_weights or {}, max_tokens).active()
+            part.weighted(loss.aggregation, loss_weights or {}, max_tokens).active(
+                by_advantage=only_advantage
+            )
             for part in mini_batches(batch, updates)
         ]
-        if updates > 1:
-            parts = [
-                replace(part, old_log_probs=row_log_probs(self.model, part.rows, self.token_budget))
-                for part in parts
-            ]
+        bypass = loss.correction is not None and loss.correction.name == "bypass"
+        if updates > 1 and not bypass:
+            parts = [replace(part, old_log_probs=self.log_probs(part.rows)) for part in parts]
         metrics = UpdateMetrics()
         for part in parts:
             self._step(part, roles, loss, metrics)
+        if self.shards is not None:
+            self.shards.add_up(metrics)
         self.version += 1
         return {
             **metrics.result(),
@@ -131,16 +161,20 @@ class Learner:
                 parameter.grad = gradient
         else:
             self._accumulate(batch, loss, metrics)
-        norm = float(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm))
+        norm = _number(torch.nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm))
         metrics.add_step(norm, by_role or ({roles[0]: norm} if len(roles) == 1 else {}))
         if len(batch.rows) == 0:
             pass  # a step without a signal would only follow the optimizer's momentum
         elif math.isfinite(norm):
             for group in self.optimizer.param_groups:
                 group["lr"] = self.learning_rate()
+            if self.settings.offload:
+                move_state(self.optimizer, self.weights)
             self.weights.take_gradients()
             self.optimizer.step()
             self.weights.give_weights()
+            if self.settings.offload:
+                move_state(self.optimizer, self.weights, "cpu")
             self.steps += 1
             self.skipped = 0
         else:
@@ -149,32 +183,33 @@ class Learner:
 
     def _accumulate(self, batch: Batch, loss: LossConfig, metrics: UpdateMetrics) -> None:
         """Add the gradient of sum(weight x loss) over the tokens of the batch, pack by pack."""
-        rows, device = batch.rows, self.parameters[0].device
+        if self.shards is not None:
+            self._accumulate_share(self.shards, batch, loss, metrics)
+            return
+        for pack in pack_rows(batch.rows, self.token_budget, self.parameters[0].device):
+            found = pack_loss(self.model, self.value_head, pack, batch, loss)
+            with packed_attention(self.model):  # checkpointed layers run again in here
+                torch.autograd.backward(found.total)
+            metrics.add_pack(found)
 
-        def per_token(values: Any, pack: Pack) -> Tensor:  # one value a row [N] → [K]
-            return torch.as_tensor(values[pack.row], device=device)
-
-        def tokens(values: Any, pack: Pack) -> Tensor:  # one array a row → [K]
-            return torch.as_tensor(np.concatenate([values[i] for i in pack.rows]), device=device)
-
-        for pack in pack_rows(rows, self.token_budget, device):
-            now = token_log_probs(self.model, pack, per_token(rows.temperature, pack))
-            kind = now.log_probs.dtype
-            mu = tokens(rows.log_probs, pack).to(kind)
-            if batch.old_log_probs is None:  # pi_old is pi: the ratio is 1, its gradient exact
-                old = now.log_probs.detach()
-            else:
-                old = tokens(batch.old_log_probs, pack).to(kind)
-            advantage = per_token(batch.advantages, pack).to(kind)
-            losses = surrogate(loss, now.log_probs, old, mu, advantage)
-            total = (per_token(batch.weights, pack).to(kind) * losses.loss).sum()
-            torch.autograd.backward(total)
-            metrics.add_pack(total, losses, now.entropy, (old - mu).abs())
+    def _accumulate_share(
+        self, shards: Shards, batch: Batch, loss: LossConfig, metrics: UpdateMetrics
+    ) -> None:
+        """The same of this rank's packs; the gradients of all ranks are added up on the way."""
+        for index, counts in shards.packs(batch.rows, self.token_budget):
+            part = batch.take(index)
+            if not counts:
+                part = replace(part, weights=np.zeros_like(part.weights))
+            (pack,) = pack_rows(part.rows, sys.maxsize, self.parameters[0].device)
+            found = shards.run(partial(pack_loss, self.model, self.value_head, pack, part, loss))
+            with packed_attention(self.model):
+                torch.autograd.backward(found.total)
+            if counts:
+                metrics.add_pack(found)
 
     def _grad_norm(self) -> float:
-        return float(
-            torch.nn.utils.get_total_norm([g for p in self.parameters if (g := p.grad) is not None])
-        )
+        gradients = [g for p in self.parameters if (g := p.grad) is not None]
+        return _number(torch.nn.utils.get_total_norm(gradients))
 
     def _move_gradients(self, total: list[Tensor] | None) -> list[Tensor]:
         """Empty the parameters' gradients into `total` (or into a new one)."""
@@ -197,6 +232,21 @@ class Learner:
                 "optimizer steps); resume from an earlier checkpoint with a lower learning rate"
             )
 
+    def log_probs(self, rows: Rows) -> list[Any]:
+        """Of every response under the present weights: N arrays [T], in nats."""
+        if self.shards is None:
+            return row_log_probs(self.model, rows, self.token_budget)
+        look = partial(row_log_probs, self.model, budget=sys.maxsize)
+        return self.shards.per_row(rows, self.token_budget, look)
+
+    def row_values(self, rows: Rows) -> list[Any]:
+        """The value head's estimate before each response token: N arrays [T]."""
+        assert self.value_head is not None
+        if self.shards is None:
+            return row_values(self.model, self.value_head, rows, self.token_budget)
+        look = partial(row_values, self.model, self.value_head, budget=sys.maxsize)
+        return self.shards.per_row(rows, self.token_budget, look)
+
     def learning_rate(self) -> float:
         """Of the next optimizer step."""
         kind, warmup = self.settings.schedule, self.settings.warmup_steps
@@ -207,7 +257,8 @@ class Learner:
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "masters": self.weights.state(),
+            "masters": self.weights.state() if self.shards is None else self.shards.state(),
+            "value_head": self.value_head.state_dict() if self.value_head else {},
             "version": self.version,
             "steps": self.steps,
             "skipped": self.skipped,
@@ -218,9 +269,17 @@ class Learner:
         self.model.load_state_dict(state["model"])
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({**state["optimizer"], "param_groups": groups})
-        self.weights.load(state.get("masters", ()))
+        if self.value_head is not None:
+            self.value_head.load_state_dict(state["value_head"])
+        holder = self.weights if self.shards is None else self.shards
+        holder.load(state.get("masters", ()))
         self.version, self.steps = int(state["version"]), int(state["steps"])
         self.skipped = int(state["skipped"])
+
+
+def _number(norm: Tensor) -> float:
+    """A norm as a number; one that is cut over ranks must be put together first."""
+    return float(norm.full_tensor() if hasattr(norm, "full_tensor") else norm)
 
 
 def disable_dropout(model: torch.nn.Module) -> None:

@@ -14,35 +14,44 @@ from mas_train.rows import Rows
 
 
 class TokenLogProbs(NamedTuple):
-    """`log_probs` [K] in nats, with gradient; `entropy` [K] of the whole distribution, without."""
+    """`log_probs` [K] in nats, with gradient; `entropy` [K] of the whole distribution, with one if
+    asked for; `hidden` [K, d]: the last hidden states that predict each token, if asked for.
+    """
 
     log_probs: Tensor
     entropy: Tensor
+    hidden: Tensor | None = None
 
 
-def token_log_probs(model: Any, pack: Pack, temperature: Tensor) -> TokenLogProbs:
+def token_log_probs(
+    model: Any,
+    pack: Pack,
+    temperature: Tensor,
+    *,
+    entropy_gradient: bool = False,
+    hidden: bool = False,
+) -> TokenLogProbs:
     """Of the K response tokens of a pack; `temperature` [K] divides their logits.
 
     Logits exist only at the K places that predict a response token, [K, V], in float32 at least.
     """
     with packed_attention(model):
-        output = model(
+        states = model.base_model(
             input_ids=pack.input_ids,
             position_ids=pack.positions,
-            logits_to_keep=pack.predictors,
             use_cache=False,
             blocks=pack.blocks,
-        )
-    logits = output.logits[0]
+        ).last_hidden_state[0, pack.predictors]
+    logits = model.get_output_embeddings()(states)
     if logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
     logits = logits / temperature.to(logits.dtype)[:, None]
     normaliser = logits.logsumexp(-1)
     log_probs = logits.gather(-1, pack.targets[:, None])[:, 0] - normaliser
-    with torch.no_grad():
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         probs = (logits - normaliser[:, None]).exp()
         entropy = normaliser - (probs * logits).sum(-1)
-    return TokenLogProbs(log_probs, entropy)
+    return TokenLogProbs(log_probs, entropy, states if hidden else None)
 
 
 @torch.no_grad()

@@ -20,9 +20,10 @@ class Rows:
     `reward` R of the row (team reward plus the turn's own); `prompt` code of the prompt group;
     `agent` role; `agent_id` whose turn it is; `trajectory` code of the episode; `turn` rank of the
     turn in its episode, turns asked in parallel share it; `known` False for rows of failed
-    episodes. Of row i: `prompt_ids[i]` [P] and `ids[i]` [T] int32, `log_probs[i]` [T] float32 in
-    nats under the policy that sampled them at `temperature[i]`. A row without tokens (an untrained
-    agent) has arrays of length 0.
+    episodes; `cut` True for turns that ended at the length limit; `event` the turn's index among
+    the events of its episode. Of row i: `prompt_ids[i]` [P] and `ids[i]` [T] int32,
+    `log_probs[i]` [T] float32 in nats under the policy that sampled them at `temperature[i]`. A row
+    without tokens (an untrained agent) has arrays of length 0.
     """
 
     reward: NDArray[np.float64]
@@ -32,6 +33,8 @@ class Rows:
     trajectory: NDArray[np.int64]
     turn: NDArray[np.int64]
     known: NDArray[np.bool_]
+    cut: NDArray[np.bool_]
+    event: NDArray[np.int64]
     temperature: NDArray[np.float64]
     prompt_ids: Sequence[Ids]
     ids: Sequence[Ids]
@@ -51,6 +54,8 @@ class Rows:
             trajectory=self.trajectory[rows],
             turn=self.turn[rows],
             known=self.known[rows],
+            cut=self.cut[rows],
+            event=self.event[rows],
             temperature=self.temperature[rows],
             prompt_ids=[self.prompt_ids[i] for i in rows],
             ids=[self.ids[i] for i in rows],
@@ -91,6 +96,8 @@ def episode_rows(episodes: Iterable[Episode], trained: Collection[str] | None = 
         trajectory=np.array([row.trajectory for row in rows], np.int64),
         turn=np.array([row.rank for row in rows], np.int64),
         known=np.array([row.known for row in rows], np.bool_),
+        cut=np.array([row.turn.finish_reason == "length" for row in rows], np.bool_),
+        event=np.array([row.turn.index for row in rows], np.int64),
         temperature=np.array([row.turn.sampling.temperature for row in rows], np.float64),
         prompt_ids=[prompt_ids for prompt_ids, _, _ in tokens],
         ids=[ids for _, ids, _ in tokens],

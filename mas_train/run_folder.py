@@ -6,6 +6,7 @@ import contextlib
 import errno
 import sqlite3
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,25 @@ from mas_train import checkpoint
 from mas_train.config import Config
 
 
+@dataclass
+class RunState:
+    """What the next step depends on besides weights, configuration and step number.
+
+    `drawn` prompts have been taken from the training tasks; `baselines` are the running mean
+    rewards by role of estimator rae. Seeds derive from the step: no generator has a state.
+    """
+
+    drawn: int = 0
+    baselines: dict[str, float] = field(default_factory=dict)
+
+
 class RunFolder:
     """`run.dir/run.name`. A new run refuses a folder in use; resuming needs one.
 
     `checkpoint` is the newest one (or None), `done` the steps it has finished, `position` where
-    it stands in the stored episodes. Entered, the folder belongs to this process alone and holds
-    the configuration: do so when nothing is left that could refuse to start. Raises `UserError`
-    while another process trains there.
+    it stands in the stored episodes, `state` its `RunState`. Entered, the folder belongs to this
+    process alone and holds the configuration: do so when nothing is left that could refuse to
+    start. Raises `UserError` while another process trains there.
     """
 
     def __init__(self, config: Config, resume: bool) -> None:
@@ -37,11 +50,13 @@ class RunFolder:
                 "or choose another run.name"
             )
         self.checkpoint = checkpoint.newest(self.checkpoints)
-        self.done, self.position = 0, (0, 0)
+        self.done, self.position, self.state = 0, (0, 0), RunState()
         if self.checkpoint is not None:
             state = checkpoint.read_state(self.checkpoint)
             self.done, (shard, byte) = state["step"], state["episodes"]
             self.position = (shard, byte)
+            drawn = state.get("drawn", self.done * config.rollout.prompts_per_step)
+            self.state = RunState(drawn, state.get("baselines", {}))
         if self.done > config.train.steps:
             raise UserError(
                 f"train.steps is {config.train.steps}, but {self.path} has {self.done} steps done"
@@ -83,12 +98,16 @@ class RunFolder:
         )
 
     def save(
-        self, step: int, models: Mapping[str, checkpoint.Saved], position: tuple[int, int]
+        self,
+        step: int,
+        models: Mapping[str, checkpoint.Saved],
+        run: RunState,
+        position: tuple[int, int],
     ) -> None:
         """Write the checkpoint after `step` finished steps, unless that is there or is no step."""
         if step in (0, self.saved):
             return
-        state = {"episodes": list(position), "team": team_record(self.config)}
+        state = {"episodes": list(position), "team": team_record(self.config), **asdict(run)}
         checkpoint.save(self.checkpoints, step, models, state, self.config.train.keep_checkpoints)
 
 

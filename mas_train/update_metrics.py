@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from torch import Tensor
-
-from mas_train.losses import Surrogate
+from mas_train.objective import PackLoss
 
 
 class UpdateMetrics:
@@ -19,19 +17,17 @@ class UpdateMetrics:
         self.loss = 0.0
         self.tokens = self.skipped = 0
 
-    def add_pack(
-        self, loss: Tensor, surrogate: Surrogate, entropy: Tensor, mismatch: Tensor
-    ) -> None:
+    def add_pack(self, found: PackLoss) -> None:
         """One pack: its weighted loss, and observations of its K tokens."""
-        self.loss += float(loss.detach())
-        self.tokens += len(entropy)
-        for name, values in (
-            ("entropy", entropy),
-            ("clip_fraction", surrogate.clipped),
-            ("kl", surrogate.kl),
-            ("ratio", surrogate.ratio),
-            ("mismatch", mismatch),
-        ):
+        self.loss += float(found.total.detach())
+        self.tokens += len(found.surrogate.ratio)
+        observed = {
+            "clip_fraction": found.surrogate.clipped,
+            "kl": found.surrogate.kl,
+            "ratio": found.surrogate.ratio,
+            **found.observed,
+        }
+        for name, values in observed.items():
             self.sums[name] += float(values.sum())
 
     def add_step(self, norm: float, by_role: Mapping[str, float]) -> None:

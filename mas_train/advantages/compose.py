@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mas_envs.errors import UnknownName, UserError
+from mas_envs.errors import UserError
+from mas_train.advantages.columns import checked_labels, checked_lengths, checked_rewards
 from mas_train.advantages.groups import Codes, Floats, Mask, Moments, codes, cross, moments
-from mas_train.advantages.presets import GROUP_KEYS, MEANS, PRESETS, STDS, UNITS, Preset
+from mas_train.advantages.presets import Preset, composed, inputs_of
+from mas_train.advantages.running import checked_state, minus_running, names_of
 
 EPS = 1e-6
 """Added to the deviation before dividing, as in the reference implementation of Dr. MAS."""
+
+ANCHOR_WEIGHT, DECAY = 1.0, 0.95
+
+INPUTS = {
+    "lengths": "the number of response tokens of each row [N]",
+    "anchor": "a label of what the agent saw at each row [N], see anchors()",
+    "state": "a dict role → running mean, empty at first, kept from batch to batch",
+}
 
 
 def advantages(
@@ -30,6 +44,8 @@ def advantages(
     lengths: Any = None,
     anchor: Any = None,
     state: Any = None,
+    anchor_weight: float = ANCHOR_WEIGHT,
+    decay: float = DECAY,
 ) -> Floats:
     """The advantage of every row (one row = one turn of one agent).
 
@@ -37,36 +53,94 @@ def advantages(
     role) and `trajectory` labels of any kind, `turn` a label of the turn (needed only when it is
     grouped by). `preset` names a row of `PRESETS` (see `presets` for the choices and the papers);
     `unit`, `group`, `mean`, `std` override one of its choices. `known` [N] bool: rows of failed
-    episodes are False; they get 0 and enter no statistic.
+    episodes are False; they get 0 and enter no statistic. Some estimators need more (`needs`):
+
+    `lengths` [N], the response tokens of each row: std `tokens` (preset `reinforce_pp`) takes
+    A = R - mean, and then (A - m) / (s + EPS) with m the mean and s the population deviation of A
+    over all response tokens of the known rows, those with A = 0 among them: a row of T tokens
+    counts T times. Rows of a group without spread, or with one known member, stay at exactly 0:
+    the published shift by m would push up or down what nothing is known about.
+
+    `anchor` [N], a label of what the agent saw (`anchors` makes them): preset `gigpo` is the
+    advantage of the trajectory plus `anchor_weight` times that of the row among the rows of its
+    prompt and agent with the same anchor. Its step return is the row's R (a discount of 1).
+
+    `state`, a dict role → running mean which the caller keeps and saves: mean `running` (preset
+    `rae`) is R - b, b the agent's mean before this batch. All rows of a batch are scored against
+    the same b, and then b moves by 1 - decay^n towards the mean of the agent's n known rows: so
+    the order of rows cannot matter, and n equal rewards move b as far as n single updates do. An
+    agent that has no b yet is scored against the mean of its *other* rows and then gets the mean of
+    all: a b of 0 would reinforce whatever was sampled first. A single first row gets 0.
 
     Returns float64 [N]. It is exactly 0 where the deviation divided by belongs to a group without
     spread, and where a statistic has fewer than two known members. A row's own reward minus a mean
     of equal rewards is exactly 0.
 
-    Raises `UnknownName` for an unknown preset or choice, `UserError` for arrays of different
-    length, a reward that is not finite in a known row, and `lengths`, `anchor` or `state` given to
-    an estimator that does not use them (none of the present ones does).
+    Raises `UnknownName` for an unknown preset or choice; `UserError` for `ppo` and `counterfactual`
+    (functions of their own), arrays of different length, a reward that is not finite in a known
+    row, and `lengths`, `anchor`, `state`, `anchor_weight` or `decay` that an estimator needs and
+    lacks or does not use.
     """
-    choice = check_choices(preset, unit, group, mean, std)
-    for name, value in (("lengths", lengths), ("anchor", anchor), ("state", state)):
-        if value is not None:
-            raise UserError(f"estimator {preset!r} makes no use of {name!r}; leave it out")
-    values, seen = _checked_rewards(rewards, known)
-    labels = _checked_labels(
-        len(values), {"prompt": prompt, "agent": agent, "trajectory": trajectory, "turn": turn}
-    )
-    if len(values) == 0:
+    choice = composed(preset, unit, group, mean, std)
+    _check_inputs(preset, choice, {"lengths": lengths, "anchor": anchor, "state": state})
+    _check_weights(preset, choice, anchor_weight, decay)
+    values, seen = checked_rewards(rewards, known)
+    rows = len(values)
+    given = {"prompt": prompt, "agent": agent, "trajectory": trajectory}
+    given |= {name: some for name, some in (("turn", turn), ("anchor", anchor)) if some is not None}
+    labels = {name: checked_labels(name, some, rows) for name, some in given.items()}
+    times = None if lengths is None else checked_lengths(lengths, rows).astype(np.float64)
+    means = None if state is None else checked_state(state)
+    if rows == 0:
         return values
-    groups = cross(*(_label(labels, key) for key in choice.group.split("+")))
-    rollouts = cross(labels["prompt"], labels["trajectory"])
-    units = cross(groups, rollouts) if choice.unit == "trajectory" else None
-    counted, own = _statistics(values, seen, groups, units)
-    mean_from = std_from = own
-    if choice.mean == "global" or choice.std.startswith("global"):
-        team = _statistics(values, seen, labels["prompt"], rollouts)[1]
-        mean_from = team if choice.mean == "global" else own
-        std_from = team if choice.std.startswith("global") else own
-    return np.where(seen, _standardise(counted, choice, mean_from, std_from), 0.0)
+    batch = _Batch(values, seen, labels, times)
+    if means is not None:
+        credit = _against_running(batch, choice, means, decay)
+    else:
+        credit = _against_others(batch, choice)
+    if choice.step:
+        within = choice._replace(unit="turn", group=choice.step)
+        credit = credit + anchor_weight * _against_others(batch, within)
+    return np.where(seen, credit, 0.0)
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The checked columns [N] of `advantages`; labels become codes when first needed."""
+
+    values: Floats
+    seen: Mask
+    labels: dict[str, NDArray[Any]]
+    times: Floats | None
+    _codes: dict[str, Codes] = field(default_factory=dict)
+
+    def codes(self, group: str) -> Codes:
+        """The group of each row: `group` names labels joined by `+`."""
+        if group not in self._codes:
+            keys = group.split("+")
+            self._codes[group] = cross(*map(self.codes, keys)) if keys[1:] else self._single(group)
+        return self._codes[group]
+
+    def _single(self, key: str) -> Codes:
+        if key not in self.labels:
+            raise UserError(
+                f"the estimator groups by {key!r}, so the {key!r} of each row is needed"
+            )
+        return codes(self.labels[key])
+
+    def statistics(self, group: str, unit: str) -> tuple[Floats, _Statistics]:
+        """What each row counts with [N] (its unit's mean reward), and its group's statistics."""
+        groups = self.codes(group)
+        size, values = int(groups.max()) + 1, self.values[self.seen]
+        if unit == "turn":
+            return self.values, _Statistics(moments(values, groups[self.seen], size), groups)
+        units = cross(groups, self.codes("prompt+trajectory"))
+        of_unit = moments(values, units[self.seen], int(units.max()) + 1)
+        group_of_unit = np.empty_like(of_unit.members, dtype=np.int64)
+        group_of_unit[units] = groups
+        alive = of_unit.members > 0
+        of_group = moments(of_unit.mean[alive], group_of_unit[alive], size)
+        return of_unit.mean[units], _Statistics(of_group, groups)
 
 
 class _Statistics(NamedTuple):
@@ -76,80 +150,77 @@ class _Statistics(NamedTuple):
     group: Codes
 
 
-def _statistics(
-    values: Floats, seen: Mask, groups: Codes, units: Codes | None
-) -> tuple[Floats, _Statistics]:
-    """What each row counts with [N] (its unit's mean reward) and the statistics of its group."""
-    size = int(groups.max()) + 1
-    if units is None:
-        return values, _Statistics(moments(values[seen], groups[seen], size), groups)
-    unit = moments(values[seen], units[seen], int(units.max()) + 1)
-    group_of_unit = np.empty_like(unit.members, dtype=np.int64)
-    group_of_unit[units] = groups
-    alive = unit.members > 0
-    of_units = moments(unit.mean[alive], group_of_unit[alive], size)
-    return unit.mean[units], _Statistics(of_units, groups)
+def _against_others(batch: _Batch, choice: Preset) -> Floats:
+    """(reward - mean) / (std + EPS) by row, from rewards of this batch.
 
-
-def _standardise(
-    values: Floats, choice: Preset, mean_from: _Statistics, std_from: _Statistics
-) -> Floats:
-    """(value - mean) / (std + EPS) by row; 0 where a statistic has too few members or no spread."""
+    It is 0 where a statistic has too few members or no spread.
+    """
+    counted, own = batch.statistics(choice.group, choice.unit)
+    mean_from = std_from = own
+    if choice.mean == "global" or choice.std.startswith("global"):
+        team = batch.statistics("prompt", "trajectory")[1]
+        mean_from = team if choice.mean == "global" else own
+        std_from = team if choice.std.startswith("global") else own
     members = mean_from.moments.members[mean_from.group]
-    centred = values - mean_from.moments.mean[mean_from.group]
+    centred = counted - mean_from.moments.mean[mean_from.group]
     valid = members >= 2
     if choice.mean == "others":  # R - (S - R)/(n - 1) = (R - S/n) * n/(n - 1)
         centred = centred * members / np.maximum(members - 1, 1)
-    if choice.std != "none":
+    if choice.std == "tokens":
+        valid &= mean_from.moments.spread[mean_from.group]
+    return _divided(batch, centred, valid, std_from, choice.std)
+
+
+def _against_running(
+    batch: _Batch, choice: Preset, means: MutableMapping[Any, float], decay: float
+) -> Floats:
+    """Reward - running mean of the agent, divided as `choice` says; moves the means."""
+    counted, own = batch.statistics("agent", choice.unit)
+    std_from = own
+    if choice.std.startswith("global"):
+        std_from = batch.statistics("prompt", "trajectory")[1]
+    roles = names_of(batch.labels["agent"], own.group)
+    centred = minus_running(counted, own.moments, own.group, roles, means, decay)
+    return _divided(batch, centred, np.ones_like(batch.seen), std_from, choice.std)
+
+
+def _divided(
+    batch: _Batch, centred: Floats, valid: Mask, std_from: _Statistics, std: str
+) -> Floats:
+    """`centred` [N] by its deviation; 0 where it is not `valid` or there is no spread."""
+    if std == "tokens":
+        assert batch.times is not None
+        counted = batch.seen & (batch.times > 0)
+        whole = np.where(valid, centred, 0.0)
+        together = np.zeros(int(counted.sum()), np.int64)
+        over = moments(whole[counted], together, 1, batch.times[counted])
+        valid = valid & over.spread[0]
+        centred = (centred - over.mean[0]) / (over.std(ddof=0)[0] + EPS)
+    elif std != "none":
         scale, group = std_from
-        deviation = scale.std(ddof=0 if choice.std.endswith("population") else 1)
+        deviation = scale.std(ddof=0 if std.endswith("population") else 1)
         centred = centred / (deviation[group] + EPS)
-        valid &= (scale.members >= 2)[group] & scale.spread[group]
+        valid = valid & (scale.members >= 2)[group] & scale.spread[group]
     return np.where(valid, centred, 0.0)
 
 
-def check_choices(
-    preset: str, unit: str | None, group: str | None, mean: str | None, std: str | None
-) -> Preset:
-    """The choices of a preset with those given instead. Raises `UnknownName`."""
-    if preset not in PRESETS:
-        raise UnknownName("estimator preset", preset, PRESETS)
-    base = PRESETS[preset]
-    choice = Preset(unit or base.unit, group or base.group, mean or base.mean, std or base.std)
-    for kind, value, allowed in (
-        ("unit", choice.unit, UNITS),
-        ("mean", choice.mean, MEANS),
-        ("std", choice.std, STDS),
-        *(("group", key, GROUP_KEYS) for key in choice.group.split("+")),
-    ):
-        if value not in allowed:
-            raise UnknownName(f"estimator {kind}", value, allowed)
-    return choice
-
-
-def _checked_rewards(rewards: Any, known: Any) -> tuple[Floats, Mask]:
-    values = np.array(rewards, dtype=np.float64)
-    seen = np.ones(values.shape, dtype=np.bool_) if known is None else np.array(known, np.bool_)
-    if values.ndim != 1 or seen.shape != values.shape:
-        raise UserError(f"rewards {values.shape} and known {seen.shape} must both have shape [N]")
-    bad = seen & ~np.isfinite(values)
-    if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        raise UserError(
-            f"the reward of row {row} is {values[row]}; mark rows without a reward known=False"
-        )
-    return np.where(seen, values, 0.0), seen
-
-
-def _checked_labels(rows: int, labels: dict[str, Any]) -> dict[str, Codes]:
-    given = {name: codes(value) for name, value in labels.items() if value is not None}
+def _check_inputs(preset: str, choice: Preset, given: dict[str, Any]) -> None:
+    """Raises `UserError` for what the estimator needs and lacks, or has no use for."""
+    wanted = inputs_of(choice)
     for name, value in given.items():
-        if len(value) != rows:
-            raise UserError(f"{name!r} has {len(value)} rows, the rewards have {rows}")
-    return given
+        if value is not None and name not in wanted:
+            raise UserError(f"estimator {preset!r} makes no use of {name!r}; leave it out")
+        if value is None and name in wanted:
+            raise UserError(f"estimator {preset!r} needs {name!r}: {INPUTS[name]}")
 
 
-def _label(labels: dict[str, Codes], key: str) -> Codes:
-    if key not in labels:
-        raise UserError(f"the estimator groups by {key!r}, so the {key!r} of each row is needed")
-    return labels[key]
+def _check_weights(preset: str, choice: Preset, anchor_weight: float, decay: float) -> None:
+    """Raises `UserError` for a weight or decay out of range, or that nothing would use."""
+    if not (math.isfinite(anchor_weight) and anchor_weight >= 0):
+        raise UserError(f"anchor_weight {anchor_weight} must be a number that is not negative")
+    if not 0 <= decay < 1:
+        raise UserError(f"decay {decay} must be at least 0 and below 1")
+    if anchor_weight != ANCHOR_WEIGHT and not choice.step:
+        raise UserError(f"estimator {preset!r} makes no use of 'anchor_weight'; leave it out")
+    if decay != DECAY and choice.mean != "running":
+        raise UserError(f"estimator {preset!r} makes no use of 'decay'; leave it out")

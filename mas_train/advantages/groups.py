@@ -11,25 +11,69 @@ Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
+FEW = 8
+"""So many different texts are told apart by comparing instead of sorting: roles are few."""
+
 
 def codes(labels: Any) -> Codes:
     """Any labels [N] (integers, strings, objects of one type) as codes 0 … K-1, in sorted order."""
     array = np.asarray(labels)
-    if array.ndim == 1 and array.size and array.dtype.kind in "iu":
-        low, high = int(array.min()), int(array.max())
-        if high - low < 4 * array.size + 1024:  # small range: count instead of sorting
-            shifted = array.astype(np.int64) - low
-            present = np.bincount(shifted) > 0
-            return (np.cumsum(present) - 1)[shifted]
+    if array.ndim == 1 and array.size:
+        if array.dtype.kind in "iu":
+            low, high = int(array.min()), int(array.max())
+            if high - low < _countable(array.size):
+                shifted = array.astype(np.int64) - low
+                present = np.bincount(shifted) > 0
+                return shifted if present.all() else (np.cumsum(present) - 1)[shifted]
+        elif array.dtype.kind in "US" and (found := _few_texts(array)) is not None:
+            return found
     return np.unique(array, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
+def _countable(rows: int) -> int:
+    """The range of codes up to which counting is cheaper than sorting."""
+    return 4 * rows + 1024
+
+
+def _few_texts(array: NDArray[Any]) -> Codes | None:
+    """Codes of at most `FEW` different texts, one comparison each; None where there are more."""
+    found = np.empty(array.size, np.int64)
+    done = np.zeros(array.size, np.bool_)
+    texts: list[Any] = []
+    at = 0
+    while not done[at]:
+        if len(texts) == FEW:
+            return None
+        equal = array == array[at]
+        np.copyto(found, len(texts), where=equal)
+        done |= equal
+        texts.append(array[at])
+        at = int(done.argmin())  # the first row without a code, or row 0
+    return np.argsort(np.argsort(np.array(texts)))[found]
+
+
 def cross(*parts: Codes) -> Codes:
-    """One code per distinct combination of codes: rows agree where all parts agree."""
+    """One code per distinct combination of dense codes: rows agree where all parts agree.
+
+    Among rows that agree in all parts but the last, codes rise with the last.
+    """
     combined = parts[0]
     for part in parts[1:]:
-        combined = codes(combined * (int(part.max(initial=0)) + 1) + part)
+        count = int(part.max(initial=0)) + 1
+        if (int(combined.max(initial=0)) + 1) * count < _countable(part.size):
+            combined = codes(combined * count + part)
+        elif _settles(part, combined, count):  # as trajectories do: each has one prompt
+            combined = part
+        else:
+            combined = codes(combined * count + part)
     return combined
+
+
+def _settles(fine: Codes, coarse: Codes, count: int) -> bool:
+    """Whether rows that agree in `fine`, codes below `count`, always agree in `coarse`."""
+    coarse_of = np.zeros(count, np.int64)
+    coarse_of[fine] = coarse
+    return bool((coarse_of[fine] == coarse).all())
 
 
 class Moments(NamedTuple):
@@ -50,17 +94,22 @@ class Moments(NamedTuple):
         return np.sqrt(self.squares / np.maximum(self.members - ddof, 1.0))
 
 
-def moments(values: Floats, group: Codes, size: int) -> Moments:
+def moments(values: Floats, group: Codes, size: int, times: Floats | None = None) -> Moments:
     """Two-pass moments of `values` [M] by `group` [M] with codes below `size`.
 
-    A group without spread has its value itself as the mean, so that value - mean is exactly 0.
+    A value counts `times` [M] times, each at least 1 (None: once). A group without spread has its
+    value itself as the mean, so that value - mean is exactly 0.
     """
-    members = np.bincount(group, minlength=size).astype(np.float64)
-    mean = np.bincount(group, weights=values, minlength=size) / np.maximum(members, 1.0)
+    members = np.bincount(group, weights=times, minlength=size).astype(np.float64)
+    total = np.bincount(group, weights=values if times is None else values * times, minlength=size)
+    mean = total / np.maximum(members, 1.0)
     low, high = np.full(size, np.inf), np.full(size, -np.inf)
     np.minimum.at(low, group, values)
     np.maximum.at(high, group, values)
     spread = high - low > 1e-12 * np.maximum(np.abs(high), np.abs(low))
     mean = np.where(spread | (members == 0), mean, low)
-    squares = np.bincount(group, weights=(values - mean[group]) ** 2, minlength=size)
+    parts = (values - mean[group]) ** 2
+    if times is not None:
+        parts *= times
+    squares = np.bincount(group, weights=parts, minlength=size)
     return Moments(members, mean, np.where(spread, squares, 0.0), spread)

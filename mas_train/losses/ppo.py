@@ -2,25 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from torch import Tensor
 
-MAX_LOG_RATIO = 20.0
-"""Log ratios are clamped to this many nats either way before exp, as the references do."""
-
-
-class Surrogate(NamedTuple):
-    """A loss per token [K] with gradient, and detached observations [K].
-
-    `ratio` pi/pi_old; `clipped` True where clipping decided the loss (no gradient flows);
-    `kl` the estimate r - 1 - log r of KL(pi_old || pi) (k3, always >= 0).
-    """
-
-    loss: Tensor
-    ratio: Tensor
-    clipped: Tensor
-    kl: Tensor
+from mas_train.losses.ratio import Surrogate, clamped, k3
 
 
 def ppo(
@@ -38,14 +22,19 @@ def ppo(
     PPO: arXiv 1707.06347 eq. 7; separate bounds: arXiv 2503.14476 eq. 10; dual clip:
     arXiv 1912.09729 eq. 5 (`dual_clip` > 1, or None for none).
     """
-    log_ratio = (log_probs - old_log_probs).clamp(-MAX_LOG_RATIO, MAX_LOG_RATIO)
-    ratio = log_ratio.exp()
+    log_ratio = log_probs - old_log_probs
+    ratio = clamped(log_ratio).exp()
+    loss, clipped = clipped_loss(ratio, advantages, clip_low, clip_high, dual_clip)
+    return Surrogate(loss, ratio.detach(), clipped, k3(log_ratio))
+
+
+def clipped_loss(
+    ratio: Tensor, advantages: Tensor, low: float, high: float, dual_clip: float | None
+) -> tuple[Tensor, Tensor]:
+    """PPO's loss of any ratio [K], and where a bound decided it [K]."""
     free = ratio * advantages
-    bounded = ratio.clamp(1 - clip_low, 1 + clip_high) * advantages
-    objective = free.minimum(bounded)
+    objective = free.minimum(ratio.clamp(1 - low, 1 + high) * advantages)
     if dual_clip is not None:
         floor = dual_clip * advantages
         objective = objective.maximum(floor).where(advantages < 0, objective)
-    clipped = objective.detach() != free.detach()
-    ratio, log_ratio = ratio.detach(), log_ratio.detach()
-    return Surrogate(-objective, ratio, clipped, ratio - 1 - log_ratio)
+    return -objective, objective.detach() != free.detach()

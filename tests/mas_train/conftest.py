@@ -65,6 +65,8 @@ def random_rows():
             trajectory=np.arange(n) // 2,
             turn=np.arange(n) % 2,
             known=np.ones(n, np.bool_),
+            cut=np.zeros(n, np.bool_),
+            event=np.arange(n) % 2,
             temperature=rng.choice(temperatures, n),
             prompt_ids=[
                 rng.integers(0, VOCAB, rng.integers(1, 9)).astype(np.int32) for _ in lengths

@@ -259,7 +259,9 @@ def test_rows_without_advantage_count_but_are_not_computed(tiny_qwen, random_row
         learner = make_learner(tiny_qwen("float64"))
         seen = []
         head = learner.model.lm_head
-        head.register_forward_hook(lambda module, args, out, seen=seen: seen.append(out.shape[1]))
+        head.register_forward_hook(
+            lambda module, args, out, seen=seen: seen.append(out.shape[:-1].numel())
+        )
         gradient, metrics = gradient_of(learner, rows, a, loss, max_tokens=9)
         assert_close(gradient, expected, "float64")
         computed = sum(len(ids) for ids, x in zip(rows.ids, a, strict=True) if x != 0)
@@ -329,6 +331,7 @@ def test_a_bandit_is_learned(tiny_qwen):
             reward=reward, prompt=prompts, agent=np.array(["solver"] * n),
             agent_id=np.array(["solver_0"] * n),
             trajectory=np.arange(n), turn=np.zeros(n, np.int64), known=np.ones(n, np.bool_),
+            cut=np.zeros(n, np.bool_), event=np.zeros(n, np.int64),
             temperature=np.ones(n),
             prompt_ids=[np.array([p], np.int32) for p in prompts],
             ids=[np.array([token], np.int32) for token in tokens],

@@ -17,9 +17,11 @@ import mas_envs
 from mas_envs.errors import MachineryError, TooManyFailures
 from mas_train import checkpoint
 from mas_train.advantages import advantages
+from mas_train.credit import Credit
 from mas_train.demo.tiny_model import WEIGHTS
 from mas_train.environment import make_env, run_tasks
-from mas_train.loop import play, prompts_of, train
+from mas_train.gather import play, prompts_of
+from mas_train.loop import train
 from mas_train.metrics_log import read_metrics
 from mas_train.plots import plot_run
 from mas_train.rows import episode_rows
@@ -102,7 +104,7 @@ def test_a_failed_episode_is_in_no_statistic_and_no_gradient(config):
     settings = config("train.updates_per_step=2")
     env, (tasks, _) = make_env(settings), run_tasks(settings)
     team = Team(settings)
-    chosen = prompts_of(0, tasks, 4, 0)
+    chosen = prompts_of(0, 4, tasks, 0)
     episodes = asyncio.run(play(settings, env, team, chosen, 0, 4, settings.sampling()))
     lost = {1, 6, 8, 9, 10}  # of the third group one member remains: its advantage is 0
     failed = [
@@ -118,7 +120,7 @@ def test_a_failed_episode_is_in_no_statistic_and_no_gradient(config):
         credit = advantages(
             rows.reward, rows.prompt, rows.agent, rows.trajectory, rows.turn, known=rows.known
         )
-        metrics = fresh.update(rows, credit)
+        metrics = fresh.update(Credit(rows, credit, {}))
         state = {name: model.learner.model.state_dict() for name, model in fresh.trained.items()}
         results.append((credit[rows.known], metrics, state, rows))
     (credit, metrics, state, rows), (other_credit, other_metrics, other_state, _) = results
@@ -163,13 +165,16 @@ def test_a_loss_weight_of_0_is_no_gradient_at_all(config):
     settings = config("agents.verifier.loss_weight=0", shared=True)
     env, (tasks, _) = make_env(settings), run_tasks(settings)
     team = Team(settings)
-    chosen = prompts_of(0, tasks, 4, 0)
+    chosen = prompts_of(0, 4, tasks, 0)
     rows = episode_rows(asyncio.run(play(settings, env, team, chosen, 0, 4, settings.sampling())))
     credit = advantages(rows.reward, rows.prompt, rows.agent, rows.trajectory)
     silent = np.where(rows.agent == "verifier", 0.0, credit)
     assert np.abs(credit - silent).max() > 0
     other = Team(config(shared=True))
-    metrics = team.update(rows, credit)["team"], other.update(rows, silent)["team"]
+    metrics = (
+        team.update(Credit(rows, credit, {}))["team"],
+        other.update(Credit(rows, silent, {}))["team"],
+    )
     assert metrics[0] == metrics[1] and metrics[0]["grad_norm/verifier"] == 0
     for name, value in team.trained["team"].learner.model.state_dict().items():
         assert torch.equal(value, other.trained["team"].learner.model.state_dict()[name]), name
@@ -278,7 +283,7 @@ def test_weights_that_are_not_finite_are_not_used(config):
     env, (tasks, _) = make_env(settings), run_tasks(settings)
     team = Team(settings)
     team.sync(0)
-    chosen = prompts_of(0, tasks, 1, 0)
+    chosen = prompts_of(0, 1, tasks, 0)
     rows = episode_rows(asyncio.run(play(settings, env, team, chosen, 0, 2, settings.sampling())))
     team.sync(1, rows)
     with torch.no_grad():

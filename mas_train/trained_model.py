@@ -1,0 +1,234 @@
+"""One model under training: its learner, its reference policy, and the engine it is pushed to."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from mas_envs.errors import BadFile, MachineryError, UserError
+from mas_train.batch import at_rows
+from mas_train.checkpoint import optimizer_file
+from mas_train.config import Config, ModelConfig
+from mas_train.credit import Credit
+from mas_train.engines.adapter import Adapter
+from mas_train.engines.hf_model import load_pretrained
+from mas_train.engines.transformers import TransformersEngine
+from mas_train.learner import Learner
+from mas_train.log_probs import row_log_probs
+from mas_train.lora import (
+    Bases,
+    adapted_model,
+    adapter_off,
+    adapter_weights,
+    load_adapter,
+    merged_weights,
+    save_adapter,
+)
+from mas_train.rows import Rows
+
+PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
+"""Nats by which engine and learner may differ on one token; forgotten weights differ by 1 to 3."""
+
+
+class TrainedModel:
+    """One set of weights under training: a learner, and an engine that samples from its copy."""
+
+    def __init__(
+        self,
+        name: str,
+        config: Config,
+        engine: TransformersEngine,
+        checkpoint: Path | None,
+        bases: Bases,
+    ) -> None:
+        self.name, self.settings, self.engine = name, config.models[name], engine
+        self.entry = config.entry
+        self.loss_weights = {
+            entry: agent.loss_weight
+            for entry, agent in config.agents.items()
+            if agent.model == name
+        }
+        self.loss, self.train, self.rollout = config.loss, config.train, config.rollout
+        self._reference: Any = None
+        assert self.settings.optimizer is not None
+        path = weights_path(name, self.settings, checkpoint)
+        model, self.tokenizer = self._load(path, engine.model.device, config.run.seed, bases)
+        self.learner = Learner(
+            model,
+            self.settings.optimizer,
+            total_steps=config.train.steps * config.train.updates_per_step,
+            max_grad_norm=config.train.max_grad_norm,
+            token_budget=config.train.token_budget,
+            value_head=config.loss.value is not None,
+            gradient_checkpointing=self.settings.gradient_checkpointing,
+        )
+        if checkpoint is not None:
+            self._restore(optimizer_file(checkpoint, name))
+
+    def _load(
+        self, path: str, device: torch.device, seed: int, bases: Bases
+    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """The model to train, from `path`, and its tokenizer; an adapter's base is in `bases`."""
+        settings = self.settings
+        if settings.lora is None:
+            model, tokenizer = load_pretrained(path, settings.dtype, settings.revision)
+            return torch.nn.Module.to(model, device), tokenizer
+        found = adapted_model(self.name, settings, bases, device=device, seed=seed)
+        if path != settings.path:
+            load_adapter(found[0], Path(path))
+        return found
+
+    def look(self, rows: Rows, columns: dict[str, list[Any]]) -> None:
+        """Fill in, for this model's rows, what its loss needs to know of each token before it
+        learns: `reference_log_probs` with a KL, `values` with a value head; one array [T] a row.
+        """
+        looks: dict[str, Callable[[Rows], list[Any]]] = {}
+        if self.loss.kl is not None:
+            looks["reference_log_probs"] = self._reference_log_probs
+        if self.learner.value_head is not None:
+            looks["values"] = self.learner.row_values
+        mine = np.flatnonzero(self._mine(rows) & rows.known)
+        for name, look in looks.items():
+            column = columns.setdefault(name, [np.zeros(len(ids)) for ids in rows.ids])
+            for i, values in zip(mine.tolist(), look(rows.take(mine)), strict=True):
+                column[i] = values
+
+    def update(self, credit: Credit) -> dict[str, float]:
+        """One batch: the learner takes the rows of this model's agents, whatever else is there."""
+        mine = np.flatnonzero(self._mine(credit.rows))
+        columns = {"advantages": credit.advantages, **credit.columns}
+        own = {name: at_rows(column, mine) for name, column in columns.items()}
+        overlong = self.rollout.overlong
+        with memory_errors(self.name):
+            return self.learner.update(
+                credit.rows.take(mine),
+                loss=self.loss,
+                loss_weights=self.loss_weights,
+                updates=self.train.updates_per_step,
+                max_tokens=self.rollout.max_tokens,
+                mask_cut=overlong is not None and overlong.mask,
+                **own,
+            )
+
+    def _reference_log_probs(self, rows: Rows) -> list[Any]:
+        """Of the weights that the run started from; an adapter started from its base."""
+        if self.settings.lora is not None:
+            with adapter_off(self.learner.model):
+                return row_log_probs(self.learner.model, rows, self.train.token_budget)
+        if self._reference is None:
+            model, _ = load_pretrained(
+                self.settings.path, self.settings.dtype, self.settings.revision
+            )
+            self._reference = torch.nn.Module.to(model, self.engine.model.device)
+        return row_log_probs(self._reference, rows, self.train.token_budget)
+
+    def plays(self, agent: str) -> bool:
+        """Whether this model speaks for the agent of that id."""
+        return self.entry(agent) in self.loss_weights
+
+    def _mine(self, rows: Rows) -> np.ndarray[Any, Any]:
+        return np.array([self.plays(agent) for agent in rows.agent_id.tolist()], np.bool_)
+
+    def sync(self, version: int, rows: Rows | None = None) -> float:
+        """Push the weights to the engine; returns the largest log-prob difference on one row.
+
+        Raises `MachineryError` when the engine does not compute what the learner computes: a
+        stale cache or a forgotten tied weight would train on another policy's samples unnoticed.
+        """
+        self.engine.load_weights(self._weights(), version)
+        if rows is None:
+            return 0.0
+        sampled = np.array([len(ids) > 0 for ids in rows.ids], np.bool_)
+        mine = np.flatnonzero(self._mine(rows) & rows.known & sampled)
+        if not len(mine):
+            return 0.0
+        row = rows.take(mine[:1])
+        row = dataclasses.replace(row, temperature=np.ones(1))
+        ours = row_log_probs(self.learner.model, row)[0]
+        theirs = self.engine.probe(row.prompt_ids[0].tolist(), row.ids[0].tolist())
+        difference = float(np.abs(ours - theirs).max())
+        if not np.isfinite(difference):
+            raise MachineryError(
+                f"model {self.name!r}: its log-probs are not finite after the weight update to "
+                f"version {version}; lower models.{self.name}.optimizer.lr"
+            )
+        if difference > PROBE_TOLERANCE[self.settings.dtype]:
+            raise MachineryError(
+                f"model {self.name!r}: after the weight update to version {version} the engine's "
+                f"log-probs differ from the learner's by {difference:.3g} nats"
+            )
+        return difference
+
+    def _weights(self) -> Any:
+        """What the engine takes: all weights, or the adapter's where it can add them itself."""
+        model = self.learner.model
+        if self.settings.lora is None:
+            return model.state_dict()
+        return adapter_weights(model) if isinstance(self.engine, Adapter) else merged_weights(model)
+
+    def save(self, folder: Path, optimizer_file: Path) -> None:
+        """Weights and tokenizer as a Hugging Face folder, the learner's state beside it.
+
+        Of a model with an adapter only the adapter is written, as PEFT does.
+        """
+        state = self.learner.state_dict()
+        del state["model"]
+        try:
+            if self.settings.lora is None:
+                self.learner.model.save_pretrained(folder)
+            else:
+                save_adapter(self.learner.model, folder.name, folder.parent)
+            self.tokenizer.save_pretrained(folder)
+            with optimizer_file.open("wb") as file:  # torch's own files do not say what failed
+                torch.save(state, file)
+        except (SafetensorError, RuntimeError) as error:  # their words for a full disk
+            cause = error.__context__ if isinstance(error.__context__, OSError) else error
+            raise OSError(f"model {self.name!r}: {cause}") from error
+
+    def _restore(self, file: Path) -> None:
+        try:
+            state = torch.load(file, map_location="cpu", weights_only=True)
+            self.learner.load_state_dict({**state, "model": self.learner.model.state_dict()})
+        except (OSError, EOFError, KeyError, ValueError, RuntimeError, UnpicklingError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise BadFile(file, f"does not fit model {self.name!r} ({reason})") from error
+
+
+def weights_path(name: str, settings: ModelConfig, checkpoint: Path | None) -> str:
+    """Where a model's weights are now. Raises `BadFile` if the checkpoint lacks a trained one."""
+    if checkpoint is None or settings.optimizer is None:
+        return settings.path
+    if not (checkpoint / name).is_dir():
+        raise BadFile(checkpoint, f"has no model {name!r}", fix="was `models:` changed?")
+    return str(checkpoint / name)
+
+
+@contextlib.contextmanager
+def memory_errors(name: str) -> Iterator[None]:
+    """One `UserError` that says what to lower, for whatever running out of memory looks like."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        raise UserError(_too_much(name, error)) from error
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
+            raise
+        raise UserError(_too_much(name, error)) from error
+
+
+def _too_much(name: str, error: BaseException) -> str:
+    return (
+        f"model {name!r}: out of memory while learning ({str(error).splitlines()[0]:.120}); lower "
+        "train.token_budget (tokens of a micro-batch), rollout.max_tokens (the longest row), "
+        f"models.{name}.engine.memory or engine.max_rows (what the engine keeps), or the model's "
+        f"own share: set models.{name}.gradient_checkpointing, lora, optimizer.offload or devices"
+    )

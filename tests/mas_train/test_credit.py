@@ -1,0 +1,91 @@
+"""From rows to credit: shaped rewards, each estimator's inputs, per-token advantages."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from mas_train.advantages import advantages, anchors
+from mas_train.config import resolve
+from mas_train.credit import assign_credit
+
+TREE = {"agents": {"solver": {"model": "a"}, "verifier": {"model": "a"}},
+        "models": {"a": {"path": "x"}}}  # fmt: skip
+
+
+def settings(**sections):
+    return resolve({**TREE, **sections})
+
+
+@pytest.mark.parametrize("preset", ["drmas", "grpo", "rloo", "at_grpo", "step_global"])
+def test_what_needs_nothing_is_the_estimator_itself(random_rows, preset):
+    rows = random_rows(20)
+    credit = assign_credit(settings(estimator={"preset": preset}), rows, {}, {})
+    wanted = advantages(
+        rows.reward, rows.prompt, rows.agent, rows.trajectory, rows.turn, preset=preset
+    )
+    np.testing.assert_array_equal(credit.advantages, wanted)
+    np.testing.assert_array_equal(credit.per_row, wanted)
+
+
+def test_each_estimator_gets_what_it_needs(random_rows):
+    rows = random_rows(20)
+    common = (rows.reward, rows.prompt, rows.agent, rows.trajectory)
+    lengths = [len(ids) for ids in rows.ids]
+    got = assign_credit(settings(estimator={"preset": "reinforce_pp"}), rows, {}, {}).advantages
+    np.testing.assert_array_equal(got, advantages(*common, preset="reinforce_pp", lengths=lengths))
+    chosen = {"preset": "gigpo", "anchor_weight": 0.5}
+    got = assign_credit(settings(estimator=chosen), rows, {}, {}).advantages
+    anchor = anchors(rows.prompt_ids, rows.agent)
+    np.testing.assert_array_equal(got, advantages(*common, **chosen, anchor=anchor))
+    moved, kept = {"solver": 0.25}, {"solver": 0.25}
+    got = assign_credit(settings(estimator={"preset": "rae", "decay": 0.5}), rows, {}, moved)
+    wanted = advantages(*common, preset="rae", state=kept, decay=0.5)
+    np.testing.assert_array_equal(got.advantages, wanted)
+    assert moved == kept != {"solver": 0.25}
+
+
+def test_the_reward_is_shaped_before_the_statistics(random_rows):
+    rows = random_rows(16)
+    reference = [x - np.float32(0.5) for x in rows.log_probs]
+    chosen = settings(
+        rollout={"max_tokens": 12, "overlong": {"buffer": 8, "penalty": 2.0}},
+        loss={"kl": {"coefficient": 0.1, "estimator": "k1", "place": "reward"}},
+    )
+    credit = assign_credit(chosen, rows, {"reference_log_probs": reference}, {})
+    lengths = np.array([len(ids) for ids in rows.ids])
+    late = np.clip((lengths - 4) / 8, 0, 1)
+    wanted = rows.reward - 2.0 * late - 0.1 * 0.5 * lengths
+    np.testing.assert_allclose(credit.rows.reward, wanted, atol=1e-6)
+    shaped = dataclasses.replace(rows, reward=credit.rows.reward)
+    again = assign_credit(settings(), shaped, {}, {})
+    np.testing.assert_array_equal(credit.advantages, again.advantages)
+
+
+def test_ppo_credits_each_token(random_rows):
+    rows = random_rows(10)
+    rows = dataclasses.replace(rows, known=np.arange(10) != 3)
+    rng = np.random.default_rng(0)
+    values = [rng.normal(size=len(ids)) for ids in rows.ids]
+    chosen = settings(estimator={"preset": "ppo", "gamma": 0.9, "lam": 0.8})
+    credit = assign_credit(chosen, rows, {"values": values}, {})
+    raw = []
+    for reward, v in zip(rows.reward, values, strict=True):  # backwards, a token at a time
+        following, advantage, found = 0.0, 0.0, []
+        for t in reversed(range(len(v))):
+            delta = (reward if t == len(v) - 1 else 0.0) + 0.9 * following - v[t]
+            advantage = delta + 0.9 * 0.8 * advantage
+            found.append(advantage)
+            following = v[t]
+        raw.append(np.array(found[::-1]))
+    for role in ("solver", "verifier"):
+        mine = [i for i in range(10) if rows.agent[i] == role and i != 3]
+        all_ = np.concatenate([raw[i] for i in mine])
+        for i in mine:
+            wanted = (raw[i] - all_.mean()) / (all_.std() + 1e-6)
+            np.testing.assert_allclose(credit.advantages[i], wanted, atol=1e-9)
+            np.testing.assert_allclose(credit.columns["returns"][i], raw[i] + values[i], atol=1e-9)
+    assert not np.any(credit.advantages[3])
+    assert credit.per_row.shape == (10,)
