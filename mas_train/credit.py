@@ -68,7 +68,7 @@ def assign_credit(
         "anchor": lambda: anchors(rows.prompt_ids, rows.agent),
         "state": lambda: baselines,
     }
-    given = {name: offered[name]() for name in needs(estimator.preset)}
+    given = {name: offered[name]() for name in needs(**estimator.choices())}
     found = advantages(
         rows.reward,
         rows.prompt,

@@ -58,7 +58,8 @@ def pack_loss(
     row = torch.as_tensor(_ranks(pack), device=device)
     advantage = spread(batch.advantages).to(kind)
     found = surrogate(loss, now.log_probs, old, mu, advantage, row)
-    observed = {"entropy": now.entropy.detach(), "mismatch": (old - mu).abs()}
+    learner = now.log_probs.detach() if batch.old_log_probs is None else old
+    observed = {"entropy": now.entropy.detach(), "mismatch": (learner - mu).abs()}
     per_token = found.loss
     if batch.reference_log_probs is not None and loss.kl is not None:
         reference = spread(batch.reference_log_probs).to(kind)

@@ -50,8 +50,8 @@ class CorrectionConfig(Section):
     """How the mismatch of sampler μ and learner π_old is corrected; w = π_old/μ.
 
     `tis`: min(w, cap) per token; `seq_tis`: the same of the product over a turn; `mis`, `seq_mis`
-    and `geo_mis`: tokens, or turns by the product or the geometric mean, whose w is outside
-    [floor, cap] get no gradient. `bypass` sets π_old := μ instead: the ratio of the surrogate
+    and `geo_mis` keep w of tokens, or of turns by the product or the geometric mean, within
+    [floor, cap]; outside there is no gradient. `bypass` sets π_old := μ instead: the ratio of the surrogate
     corrects, and no second forward pass is needed.
     """
 
@@ -74,13 +74,20 @@ class KLConfig(Section):
     """β times an estimate of KL(π || reference), the weights the model started from.
 
     With log-ratio l = log π − log reference of a sampled token: `k1` l, `k2` l²/2, `k3` e⁻ˡ − 1 + l
-    (Schulman, "Approximating KL divergence"). In the loss k2 has the right gradient on-policy, k1
-    has none in expectation. `place: reward` takes β Σ estimate from a turn's reward instead.
+    (Schulman, "Approximating KL divergence"). `place: reward` takes β Σ estimate from a turn's
+    reward instead. The defaults have the right gradient on-policy: k2 in the loss (k1 has none
+    there in expectation), k1 in the reward.
     """
 
     coefficient: AboveZero = 1e-3
     estimator: Literal["k1", "k2", "k3"] = "k2"
     place: Literal["loss", "reward"] = "loss"
+
+    @model_validator(mode="after")
+    def _right_gradient(self) -> KLConfig:
+        if self.place == "reward" and "estimator" not in self.model_fields_set:
+            self.estimator = "k1"
+        return self
 
 
 class ValueConfig(Section):
@@ -125,6 +132,9 @@ class LossConfig(Section):
             self.dual_clip = None
         elif self.surrogate not in ("ppo", "gspo") and self.dual_clip is not None:
             raise ValueError(f"surrogate {self.surrogate!r} has no dual clip; set dual_clip: null")
+        bypassed = self.correction is not None and self.correction.name == "bypass"
+        if self.surrogate == "reinforce" and bypassed:
+            raise ValueError("surrogate 'reinforce' has no ratio that could correct: no 'bypass'")
         return self
 
 

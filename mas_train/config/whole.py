@@ -77,6 +77,11 @@ class Config(Section):
         sampled_elsewhere = any(model.engine.name in ("vllm", "http") for model in trained)
         if sampled_elsewhere and "correction" not in self.loss.model_fields_set:
             self.loss.correction = CorrectionConfig()
+        if self.loss.surrogate == "reinforce" and self.train.updates_per_step > 1:
+            raise ValueError(
+                "train.updates_per_step: surrogate 'reinforce' has no ratio for a second update on "
+                "the same experience; set it to 1, or loss.surrogate: ppo"
+            )
         if self.estimator.preset == "ppo" and self.loss.value is None:
             self.loss.value = ValueConfig()
         if self.estimator.preset != "ppo" and self.loss.value is not None:

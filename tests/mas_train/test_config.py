@@ -244,6 +244,11 @@ def test_an_agents_optimizer_is_its_models():
         ({"loss__surrogate": "cispo", "loss__dual_clip": 3.0}, "has no dual clip"),
         ({"loss__value": {}}, "only estimator preset 'ppo' has a value head"),
         ({"loss__kl": {"estimator": "k4"}}, "loss.kl.estimator"),
+        ({"loss": {"surrogate": "reinforce", "correction": {"name": "bypass"}}}, "no ratio"),
+        (
+            {"loss__surrogate": "reinforce", "train__updates_per_step": 2},
+            "train.updates_per_step: surrogate 'reinforce' has no ratio",
+        ),
     ],
 )  # fmt: skip
 def test_options_that_do_nothing_are_refused(changes, said):

@@ -93,7 +93,7 @@ def test_every_estimator_trains(config, preset):
     [
         "{surrogate: gspo}",
         "{surrogate: cispo, correction: {name: seq_mis}}",
-        "{surrogate: reinforce, entropy: 0.01, aggregation: seq_mean_token_mean}",
+        "{surrogate: ppo, entropy: 0.01, aggregation: seq_mean_token_mean}",
         "{kl: {coefficient: 0.1, estimator: k3}, correction: {name: bypass}}",
         "{kl: {coefficient: 0.1, estimator: k1, place: reward}}",
     ],

@@ -143,7 +143,7 @@ def test_bypass_measures_from_the_sampler(tiny_qwen, random_rows):
     wanted = plain_gradient(model, rows, advantages, term)
     got, metrics = gradient_of(learner_of(model), rows, advantages, loss)
     assert float((got - wanted).abs().max() / wanted.abs().max()) < 1e-12
-    assert metrics["mismatch"] == 0 and metrics["kl"] > 0
+    assert metrics["mismatch"] > 0 and metrics["kl"] > 0
 
 
 def test_columns_are_checked(tiny_qwen, random_rows):
