@@ -135,7 +135,8 @@ def _engine(target: str, source: Source) -> tuple[Policy, dict[str, Any]]:
             f"--policy {target}: no such folder; give a run's or a model's folder, a model id like "
             "Qwen/Qwen3-4B, http://host/v1#MODEL or scripted:package.module:function"
         )
-    if folder.is_dir() and not (folder / "config.json").is_file():
+    whole, adapter = folder / "config.json", folder / "adapter_config.json"
+    if folder.is_dir() and not (whole.is_file() or adapter.is_file()):
         raise UserError(
             f"--policy {target}: neither a model (config.json) nor a run or checkpoint of mas-train"
         )

@@ -42,7 +42,10 @@ def numbers(name: str, values: Any) -> Floats:
 
 
 def checked_labels(name: str, labels: Any, rows: int, of: str = "rewards") -> NDArray[Any]:
-    """`labels` as an array [N], N = `rows` of the column `of`. Raises `UserError` for another shape, or None."""
+    """`labels` as an array [N], N = `rows` of the column `of`.
+
+    Raises `UserError` for another shape, or None.
+    """
     if labels is None:
         raise UserError(f"{name!r} must be one label per row, not None")
     try:
@@ -57,7 +60,10 @@ def checked_labels(name: str, labels: Any, rows: int, of: str = "rewards") -> ND
 
 
 def checked_lengths(lengths: Any, rows: int, of: str = "rewards") -> NDArray[np.int64]:
-    """Response tokens of each row [N], like the column `of`. Raises `UserError` where they are no such numbers."""
+    """Response tokens of each row [N], N = `rows` of the column `of`.
+
+    Raises `UserError` where they are no such numbers.
+    """
     array = checked_labels("lengths", lengths, rows, of)
     if array.size and (array.dtype.kind not in "iu" or int(array.min()) < 0):
         raise UserError("'lengths' must be numbers of tokens: integers that are not negative")

@@ -55,22 +55,9 @@ def advantages(
     `unit`, `group`, `mean`, `std` override one of its choices. `known` [N] bool: rows of failed
     episodes are False; they get 0 and enter no statistic. Some estimators need more (`needs`):
 
-    `lengths` [N], the response tokens of each row: std `tokens` (preset `reinforce_pp`) takes
-    A = R - mean, and then (A - m) / (s + EPS) with m the mean and s the population deviation of A
-    over all response tokens of the known rows, those with A = 0 among them: a row of T tokens
-    counts T times. Rows of a group without spread, or with one known member, stay at exactly 0:
-    the published shift by m would push up or down what nothing is known about.
-
-    `anchor` [N], a label of what the agent saw (`anchors` makes them): preset `gigpo` is the
-    advantage of the trajectory plus `anchor_weight` times that of the row among the rows of its
-    prompt and agent with the same anchor. Its step return is the row's R (a discount of 1).
-
-    `state`, a dict role → running mean which the caller keeps and saves: mean `running` (preset
-    `rae`) is R - b, b the agent's mean before this batch. All rows of a batch are scored against
-    the same b, and then b moves by 1 - decay^n towards the mean of the agent's n known rows: so
-    the order of rows cannot matter, and n equal rewards move b as far as n single updates do. An
-    agent that has no b yet is scored against the mean of its *other* rows and then gets the mean of
-    all: a b of 0 would reinforce whatever was sampled first. A single first row gets 0.
+    `lengths` [N] the response tokens of each row (std `tokens`), `anchor` [N] a label of what the
+    agent saw (`anchors` makes them; `gigpo` adds `anchor_weight` times the step's advantage), and
+    `state` a dict role → running mean that moves with `decay`: the caller keeps and saves it.
 
     Returns float64 [N]. It is exactly 0 where the deviation divided by belongs to a group without
     spread, and where a statistic has fewer than two known members. A row's own reward minus a mean
@@ -131,11 +118,12 @@ class _Batch:
     def statistics(self, group: str, unit: str) -> tuple[Floats, _Statistics]:
         """What each row counts with [N] (its unit's mean reward), and its group's statistics."""
         groups = self.codes(group)
-        size, values = int(groups.max()) + 1, self.values[self.seen]
+        size, seen = int(groups.max()) + 1, slice(None) if self.seen.all() else self.seen
         if unit == "turn":
-            return self.values, _Statistics(moments(values, groups[self.seen], size), groups)
+            of_group = moments(self.values[seen], groups[seen], size)
+            return self.values, _Statistics(of_group, groups)
         units = cross(groups, self.codes("prompt+trajectory"))
-        of_unit = moments(values, units[self.seen], int(units.max()) + 1)
+        of_unit = moments(self.values[seen], units[seen], int(units.max()) + 1)
         group_of_unit = np.empty_like(of_unit.members, dtype=np.int64)
         group_of_unit[units] = groups
         alive = of_unit.members > 0
@@ -161,10 +149,10 @@ def _against_others(batch: _Batch, choice: Preset) -> Floats:
         team = batch.statistics("prompt", "trajectory")[1]
         mean_from = team if choice.mean == "global" else own
         std_from = team if choice.std.startswith("global") else own
-    members = mean_from.moments.members[mean_from.group]
     centred = counted - mean_from.moments.mean[mean_from.group]
-    valid = members >= 2
+    valid = (mean_from.moments.members >= 2)[mean_from.group]
     if choice.mean == "others":  # R - (S - R)/(n - 1) = (R - S/n) * n/(n - 1)
+        members = mean_from.moments.members[mean_from.group]
         centred = centred * members / np.maximum(members - 1, 1)
     if choice.std == "tokens":
         valid &= mean_from.moments.spread[mean_from.group]
@@ -199,8 +187,8 @@ def _divided(
     elif std != "none":
         scale, group = std_from
         deviation = scale.std(ddof=0 if std.endswith("population") else 1)
-        centred = centred / (deviation[group] + EPS)
-        valid = valid & (scale.members >= 2)[group] & scale.spread[group]
+        centred = centred / (deviation + EPS)[group]
+        valid = valid & scale.spread[group]
     return np.where(valid, centred, 0.0)
 
 

@@ -8,6 +8,21 @@
 | std   | `sample` (ddof 1) or `population` (ddof 0) deviation of the group; `global` or `global_population`: the same of the prompt's trajectories; `tokens`: whitening over the tokens of the batch; `none`: no division |
 | step  | group of a second advantage over rows (unit `turn`, same mean and std), added with a weight |
 
+`tokens`: A = R - mean, then (A - m) / (s + EPS) with m the mean and s the population deviation of A
+over all response tokens of the known rows, those with A = 0 among them: a row of T tokens counts T
+times. Rows of a group without spread, or with one known member, stay at exactly 0: the published
+shift by m would push up or down what nothing is known about.
+
+`running`: R - b, b the agent's mean before this batch. All rows of a batch are scored against the
+same b, and then b moves by 1 - decay^n towards the mean of the agent's n known rows (trajectories,
+if they are the unit): so the order of rows cannot matter, and n equal rewards move b as far as n
+single updates do. An agent that has no b yet is scored against the mean of its *other* rows, and
+then gets the mean of all: a b of 0 would reinforce whatever was sampled first. A single first row
+gets 0.
+
+`step`: a row is compared with the rows of its prompt and agent that have the same anchor. Its
+return is the row's R, that is, GiGPO's step return with a discount of 1.
+
 Sources, arXiv: grpo 2402.03300; drmas, and as its ablation step_global, drmas_mean and drmas_std,
 2602.08847; dr_grpo 2503.20783; rloo 2402.14740; at_grpo 2510.11062; reinforce_pp 2501.03262 (its
 variant with a group's mean as baseline); rae 2506.24119; gigpo 2505.10978.
