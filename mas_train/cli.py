@@ -26,6 +26,9 @@ app = command_line(
         "mas-train run team.yaml --set train.steps=50  # train your own team",
         "mas-train resume runs/team                    # go on after a kill",
         "mas-train check team.yaml                     # validate, print all settings",
+        "mas-train recipes                             # whole configurations by name",
+        "mas-train plan math_qwen3_4b_shared           # what would run, what it needs",
+        "mas-train export runs/team models             # Hugging Face folders",
     ],
 )
 Overrides = Annotated[
@@ -35,7 +38,7 @@ Overrides = Annotated[
 
 @app.command()
 def run(config: Path, set_: Overrides = None) -> None:
-    """Train as CONFIG (a YAML file) says; everything goes to run.dir/run.name."""
+    """Train as CONFIG (a YAML file or a recipe) says; everything goes to run.dir/run.name."""
     with _loaded(config, set_ or ()) as loaded:
         _train(loaded, resume=False)
 
@@ -58,6 +61,58 @@ def check(config: Path, set_: Overrides = None) -> None:
     with _loaded(config, set_ or ()) as loaded:
         check_run_golds(make_env(loaded), *run_tasks(loaded))
     typer.echo(loaded.to_yaml(), nl=False)
+
+
+@app.command()
+def plan(
+    config: Path,
+    set_: Overrides = None,
+    gpu_memory: Annotated[
+        list[float] | None, typer.Option(min=1, help="GiB of a device (default: four sizes).")
+    ] = None,
+) -> None:
+    """Print what CONFIG (a YAML file or a recipe) would run: parameters, memory, tokens, FLOPs.
+
+    Needs neither GPU nor weights. For each size of device it says whether the run fits, and which
+    sizes to lower if it does not.
+    """
+    from mas_train.plan import DEVICES, make_plan, report
+
+    with _loaded(config, set_ or ()) as loaded:
+        typer.echo(report(make_plan(loaded), gpu_memory or DEVICES))
+
+
+@app.command()
+def recipes() -> None:
+    """List the recipes: whole configurations that run, plan and check take by name."""
+    from mas_train.config import load
+    from mas_train.recipes import recipes as known
+
+    found = known()
+    width = max(map(len, found))
+    for name, path in found.items():
+        typer.echo(f"{name:{width}}  {load(path).about['title']}")
+
+
+@app.command()
+def export(
+    source: Path,
+    out: Path,
+    agent: Annotated[str | None, typer.Option(help="Only the model of this agent.")] = None,
+) -> None:
+    """Write the trained models of SOURCE (a run or checkpoint) as Hugging Face folders below OUT.
+
+    With --agent, OUT is the folder of that agent's model. LoRA adapters are merged.
+    """
+    _quiet()
+    from mas_train.export import checkpoint_of, players
+    from mas_train.export import export as export_models
+
+    agents = players(checkpoint_of(source))
+    for name, folder in export_models(source, out, agent).items():
+        typer.echo(
+            f"{folder}: plays {', '.join(a for a, model in agents.items() if model == name)}"
+        )
 
 
 @app.command()
@@ -93,7 +148,9 @@ def _loaded(path: Path, overrides: Sequence[str]) -> Iterator[Config]:
     """The configuration; a mistake in it that only its environment or tasks show names the file."""
     from mas_train.config import load
     from mas_train.environment import Misconfigured
+    from mas_train.recipes import recipe
 
+    path = recipe(path)
     try:
         yield load(path, overrides)
     except Misconfigured as error:

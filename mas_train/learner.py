@@ -22,7 +22,6 @@ from mas_train.log_probs import row_log_probs
 from mas_train.master_weights import MasterWeights
 from mas_train.objective import pack_loss
 from mas_train.offload import move_state
-from mas_train.offload import move_state
 from mas_train.packing import pack_rows, packed_attention
 from mas_train.rows import Rows
 from mas_train.schedule import lr_factor

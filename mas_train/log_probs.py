@@ -1,7 +1,14 @@
-"""Log-probabilities of response tokens under a model, at the temperature they were sampled with."""
+"""Log-probabilities of response tokens under a model, at the temperature they were sampled with.
+
+The output embedding is applied to the K places that predict a response token, a chunk of them at a
+time: of a vocabulary of V no more than a bounded part of [K, V] exists, in the forward or in the
+backward.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,13 +16,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from mas_envs.errors import UserError
+from mas_train.output_head import score
 from mas_train.packing import Pack, pack_rows, packed_attention
 from mas_train.rows import Rows
 
 
 class TokenLogProbs(NamedTuple):
-    """`log_probs` [K] in nats, with gradient; `entropy` [K] of the whole distribution, with one if
-    asked for; `hidden` [K, d]: the last hidden states that predict each token, if asked for.
+    """Of the K response tokens of a pack: `log_probs` [K] in nats, with gradient.
+
+    `entropy` [K] of the whole distribution, with gradient where it was asked for; `hidden` [K, d],
+    if asked for, the last hidden states that predict the tokens, with gradient.
     """
 
     log_probs: Tensor
@@ -33,25 +44,66 @@ def token_log_probs(
 ) -> TokenLogProbs:
     """Of the K response tokens of a pack; `temperature` [K] divides their logits.
 
-    Logits exist only at the K places that predict a response token, [K, V], in float32 at least.
+    Everything is in float32 at least. Raises `UserError` for a model that does something to its
+    logits after the output embedding (a soft cap, a scale).
     """
-    with packed_attention(model):
-        states = model.base_model(
+    head = model.get_output_embeddings()
+    returned = torch.empty(0)
+
+    def scored(states: Tensor) -> Tensor:  # [1, K, d] → [1, K, 2], with `hidden` [1, K, 2 + d]
+        nonlocal returned
+        found = score(head, apply, states[0], pack.targets, temperature, entropy_gradient)
+        columns = [torch.stack(found, -1)]
+        if hidden:
+            columns.append(states[0].to(columns[0].dtype))
+        returned = torch.cat(columns, -1)[None]
+        return returned
+
+    # Inside the model's own forward, where hooks (FSDP) have the head's weights in place.
+    with packed_attention(model), _head_replaced(head, scored) as apply:
+        output = model(
             input_ids=pack.input_ids,
             position_ids=pack.positions,
+            logits_to_keep=pack.predictors,
             use_cache=False,
             blocks=pack.blocks,
-        ).last_hidden_state[0, pack.predictors]
-    logits = model.get_output_embeddings()(states)
-    if logits.dtype in (torch.bfloat16, torch.float16):
-        logits = logits.float()
-    logits = logits / temperature.to(logits.dtype)[:, None]
-    normaliser = logits.logsumexp(-1)
-    log_probs = logits.gather(-1, pack.targets[:, None])[:, 0] - normaliser
-    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
-        probs = (logits - normaliser[:, None]).exp()
-        entropy = normaliser - (probs * logits).sum(-1)
-    return TokenLogProbs(log_probs, entropy, states if hidden else None)
+        )
+    columns = _untouched(model, output.logits, returned)[0]
+    log_probs, entropy = columns[:, 0], columns[:, 1]
+    return TokenLogProbs(
+        log_probs,
+        entropy if entropy_gradient else entropy.detach(),
+        columns[:, 2:] if hidden else None,
+    )
+
+
+@contextlib.contextmanager
+def _head_replaced(
+    head: torch.nn.Module, forward: Callable[[Tensor], Tensor]
+) -> Iterator[Callable[[Tensor], Tensor]]:
+    """Within this block the head's forward is `forward`; gives its own."""
+    own, patched = head.forward, "forward" in vars(head)
+    head.forward = forward
+    try:
+        yield own
+    finally:
+        if patched:
+            head.forward = own
+        else:
+            del head.forward
+
+
+def _untouched(model: Any, logits: Tensor, returned: Tensor) -> Tensor:
+    """What the head returned, if the model passes it on as its logits."""
+    same = logits is returned or (
+        logits.shape == returned.shape
+        and torch.allclose(logits.to(returned.dtype), returned, equal_nan=True)
+    )
+    if same:
+        return logits
+    raise UserError(
+        f"{type(model).__name__} changes its logits after the head; it cannot be trained here"
+    )
 
 
 @torch.no_grad()

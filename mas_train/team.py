@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
-from mas_envs.errors import UserError
 from mas_envs.policies.base import Policy
 from mas_train.config import Config
 from mas_train.credit import Credit
+from mas_train.engines import load
 from mas_train.engines.base import Engine
 from mas_train.engines.transformers import TransformersEngine
 from mas_train.lora import Bases, base_key, check_lora
@@ -64,8 +64,13 @@ class Team:
         return columns
 
     def update(self, credit: Credit) -> dict[str, dict[str, float]]:
-        """Every trained model takes one batch; its metrics by model name."""
+        """Every trained model takes one batch; its metrics by model name.
+
+        The engines sleep meanwhile: what memory they free is the learners'.
+        """
         self.version = None
+        for engine in self.engines.values():
+            engine.sleep()
         return {name: model.update(credit) for name, model in self.trained.items()}
 
     def sync(self, version: int, rows: Rows | None = None) -> None:
@@ -84,22 +89,9 @@ def frozen_bases(config: Config, engines: Mapping[str, Engine]) -> Bases:
     }
 
 
-def load_engines(config: Config, checkpoint: Path | None = None) -> dict[str, TransformersEngine]:
+def load_engines(config: Config, checkpoint: Path | None = None) -> dict[str, Engine]:
     """The engine of every model by name, with the checkpoint's weights where it has some."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    engines = {}
-    for name, settings in config.models.items():
-        try:
-            engines[name] = TransformersEngine.from_pretrained(
-                weights_path(name, settings, checkpoint),
-                dtype=settings.dtype,
-                revision=settings.revision,
-                device=device,
-                name=name,
-                max_model_len=settings.engine.max_model_len,
-                max_rows=settings.engine.max_rows,
-                template_args=settings.template,
-            )
-        except UserError as error:
-            raise UserError(f"models.{name}: {error}") from error
-    return engines
+    models = config.models
+    return load.load_engines(
+        models, {name: weights_path(name, one, checkpoint) for name, one in models.items()}
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
@@ -20,8 +21,8 @@ from mas_train.checkpoint import optimizer_file
 from mas_train.config import Config, ModelConfig
 from mas_train.credit import Credit
 from mas_train.engines.adapter import Adapter
+from mas_train.engines.base import Engine
 from mas_train.engines.hf_model import load_pretrained
-from mas_train.engines.transformers import TransformersEngine
 from mas_train.learner import Learner
 from mas_train.log_probs import row_log_probs
 from mas_train.lora import (
@@ -34,6 +35,8 @@ from mas_train.lora import (
     save_adapter,
 )
 from mas_train.rows import Rows
+from mas_train.sharded.learner import ShardedLearner, load_model, load_tokenizer
+from mas_train.sharded.state import load_state, save_state, stored
 
 PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.25}
 """Nats by which engine and learner may differ on one token; forgotten weights differ by 1 to 3."""
@@ -46,7 +49,7 @@ class TrainedModel:
         self,
         name: str,
         config: Config,
-        engine: TransformersEngine,
+        engine: Engine,
         checkpoint: Path | None,
         bases: Bases,
     ) -> None:
@@ -61,28 +64,32 @@ class TrainedModel:
         self._reference: Any = None
         assert self.settings.optimizer is not None
         path = weights_path(name, self.settings, checkpoint)
-        model, self.tokenizer = self._load(path, engine.model.device, config.run.seed, bases)
-        self.learner = Learner(
-            model,
-            self.settings.optimizer,
-            total_steps=config.train.steps * config.train.updates_per_step,
-            max_grad_norm=config.train.max_grad_norm,
-            token_budget=config.train.token_budget,
-            value_head=config.loss.value is not None,
-            gradient_checkpointing=self.settings.gradient_checkpointing,
-        )
+        options: dict[str, Any] = {
+            "optimizer": self.settings.optimizer,
+            "total_steps": config.train.steps * config.train.updates_per_step,
+            "max_grad_norm": config.train.max_grad_norm,
+            "token_budget": config.train.token_budget,
+            "value_head": config.loss.value is not None,
+            "gradient_checkpointing": self.settings.gradient_checkpointing,
+        }
+        self.learner: Any  # a Learner, or what stands for one on several processes
+        if self.settings.devices > 1:
+            self.learner, self.tokenizer = sharded(name, self.settings, path, options)
+        else:
+            model, self.tokenizer = self._load(path, config.run.seed, bases)
+            self.learner = Learner(model, **options)
         if checkpoint is not None:
             self._restore(optimizer_file(checkpoint, name))
 
     def _load(
-        self, path: str, device: torch.device, seed: int, bases: Bases
+        self, path: str, seed: int, bases: Bases
     ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         """The model to train, from `path`, and its tokenizer; an adapter's base is in `bases`."""
         settings = self.settings
         if settings.lora is None:
             model, tokenizer = load_pretrained(path, settings.dtype, settings.revision)
-            return torch.nn.Module.to(model, device), tokenizer
-        found = adapted_model(self.name, settings, bases, device=device, seed=seed)
+            return torch.nn.Module.to(model, device()), tokenizer
+        found = adapted_model(self.name, settings, bases, device=device(), seed=seed)
         if path != settings.path:
             load_adapter(found[0], Path(path))
         return found
@@ -94,7 +101,7 @@ class TrainedModel:
         looks: dict[str, Callable[[Rows], list[Any]]] = {}
         if self.loss.kl is not None:
             looks["reference_log_probs"] = self._reference_log_probs
-        if self.learner.value_head is not None:
+        if self.loss.value is not None:
             looks["values"] = self.learner.row_values
         mine = np.flatnonzero(self._mine(rows) & rows.known)
         for name, look in looks.items():
@@ -109,7 +116,7 @@ class TrainedModel:
         own = {name: at_rows(column, mine) for name, column in columns.items()}
         overlong = self.rollout.overlong
         with memory_errors(self.name):
-            return self.learner.update(
+            metrics: dict[str, float] = self.learner.update(
                 credit.rows.take(mine),
                 loss=self.loss,
                 loss_weights=self.loss_weights,
@@ -118,17 +125,20 @@ class TrainedModel:
                 mask_cut=overlong is not None and overlong.mask,
                 **own,
             )
+        return metrics
 
     def _reference_log_probs(self, rows: Rows) -> list[Any]:
         """Of the weights that the run started from; an adapter started from its base."""
-        if self.settings.lora is not None:
+        settings = self.settings
+        if settings.devices > 1:
+            make = partial(load_model, settings.path, settings.dtype, settings.revision)
+            return self.learner.reference_log_probs(make, rows)  # type: ignore[no-any-return]
+        if settings.lora is not None:
             with adapter_off(self.learner.model):
                 return row_log_probs(self.learner.model, rows, self.train.token_budget)
         if self._reference is None:
-            model, _ = load_pretrained(
-                self.settings.path, self.settings.dtype, self.settings.revision
-            )
-            self._reference = torch.nn.Module.to(model, self.engine.model.device)
+            model, _ = load_pretrained(settings.path, settings.dtype, settings.revision)
+            self._reference = torch.nn.Module.to(model, device())
         return row_log_probs(self._reference, rows, self.train.token_budget)
 
     def plays(self, agent: str) -> bool:
@@ -153,7 +163,7 @@ class TrainedModel:
             return 0.0
         row = rows.take(mine[:1])
         row = dataclasses.replace(row, temperature=np.ones(1))
-        ours = row_log_probs(self.learner.model, row)[0]
+        ours = self.learner.log_probs(row)[0]
         theirs = self.engine.probe(row.prompt_ids[0].tolist(), row.ids[0].tolist())
         difference = float(np.abs(ours - theirs).max())
         if not np.isfinite(difference):
@@ -170,37 +180,64 @@ class TrainedModel:
 
     def _weights(self) -> Any:
         """What the engine takes: all weights, or the adapter's where it can add them itself."""
-        model = self.learner.model
+        if self.settings.devices > 1:
+            return self.learner.named_weights()
+        weights = self.learner.model.state_dict()
         if self.settings.lora is None:
-            return model.state_dict()
-        return adapter_weights(model) if isinstance(self.engine, Adapter) else merged_weights(model)
+            return weights
+        if isinstance(self.engine, Adapter):
+            return adapter_weights(weights.items())
+        return merged_weights(weights.items(), self.settings.lora)
 
     def save(self, folder: Path, optimizer_file: Path) -> None:
         """Weights and tokenizer as a Hugging Face folder, the learner's state beside it.
 
         Of a model with an adapter only the adapter is written, as PEFT does.
         """
-        state = self.learner.state_dict()
-        del state["model"]
         try:
-            if self.settings.lora is None:
+            if self.settings.devices > 1:
+                self.learner.save_weights(folder)
+            elif self.settings.lora is None:
                 self.learner.model.save_pretrained(folder)
             else:
                 save_adapter(self.learner.model, folder.name, folder.parent)
             self.tokenizer.save_pretrained(folder)
-            with optimizer_file.open("wb") as file:  # torch's own files do not say what failed
-                torch.save(state, file)
+            if self.settings.devices > 1:
+                self.learner.save_state(optimizer_file)
+            else:
+                save_state(self.learner, optimizer_file)
         except (SafetensorError, RuntimeError) as error:  # their words for a full disk
             cause = error.__context__ if isinstance(error.__context__, OSError) else error
             raise OSError(f"model {self.name!r}: {cause}") from error
 
     def _restore(self, file: Path) -> None:
         try:
-            state = torch.load(file, map_location="cpu", weights_only=True)
-            self.learner.load_state_dict({**state, "model": self.learner.model.state_dict()})
+            if self.settings.devices > 1:
+                self.learner.load_state(file)
+            else:
+                load_state(self.learner, file)
         except (OSError, EOFError, KeyError, ValueError, RuntimeError, UnpicklingError) as error:
             reason = str(error).strip().splitlines()[0]
-            raise BadFile(file, f"does not fit model {self.name!r} ({reason})") from error
+            raise BadFile(stored(file), f"does not fit model {self.name!r} ({reason})") from error
+
+
+def sharded(
+    name: str, settings: ModelConfig, path: str, options: dict[str, Any]
+) -> tuple[ShardedLearner, PreTrainedTokenizerBase]:
+    """A learner on `devices` processes, each of which loads the model, and the tokenizer here."""
+    if settings.lora is not None:
+        raise UserError(
+            f"models.{name}.devices: {settings.devices} processes train whole models only; remove "
+            f"it, or models.{name}.lora"
+        )
+    tokenizer = load_tokenizer(path, settings.revision)
+    make = partial(load_model, path, settings.dtype, settings.revision)
+    return ShardedLearner(name, make, devices=settings.devices, **options), tokenizer
+
+
+def device() -> torch.device:
+    """Where models that are not sharded live."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def weights_path(name: str, settings: ModelConfig, checkpoint: Path | None) -> str:

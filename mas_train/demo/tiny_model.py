@@ -43,7 +43,6 @@ SHAPE: dict[str, Any] = {
 def build_tokenizer() -> PreTrainedTokenizerFast:
     """Byte-level tokenizer of 266 tokens: 256 bytes, 3 special, 7 added. Ids never change."""
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {symbol: id_ for id_, symbol in enumerate(alphabet)}
@@ -52,8 +51,15 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([PAD, START, END])
     tokenizer.add_tokens([AddedToken(word, normalized=False) for word in WORDS])
+    return wrapped(tokenizer)
+
+
+def wrapped(tokenizer: Any) -> PreTrainedTokenizerFast:
+    """A `tokenizers.Tokenizer` with the three special tokens, as transformers uses it."""
+    from transformers import PreTrainedTokenizerFast
+
     wrap: Any = PreTrainedTokenizerFast  # its constructor has no types
-    wrapped: PreTrainedTokenizerFast = wrap(
+    made: PreTrainedTokenizerFast = wrap(
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=PAD,
@@ -61,15 +67,20 @@ def build_tokenizer() -> PreTrainedTokenizerFast:
         clean_up_tokenization_spaces=False,
         model_max_length=1024,
     )
-    return wrapped
+    return made
 
 
-def build_model(seed: int = 0, **shape: Any) -> PreTrainedModel:
-    """A freshly initialised float32 model; `shape` overrides entries of `SHAPE`."""
+def build_model(
+    seed: int = 0, tokenizer: PreTrainedTokenizerFast | None = None, **shape: Any
+) -> PreTrainedModel:
+    """A freshly initialised float32 model; `shape` overrides entries of `SHAPE`.
+
+    Its vocabulary is that of `tokenizer` (None: the demo's).
+    """
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    tokenizer = build_tokenizer()
+    tokenizer = tokenizer or build_tokenizer()
     config = Qwen3Config(
         **{**SHAPE, **shape},
         vocab_size=len(tokenizer),
@@ -85,8 +96,10 @@ def build_model(seed: int = 0, **shape: Any) -> PreTrainedModel:
     return model
 
 
-def save(model: PreTrainedModel, folder: Path) -> None:
-    """Write model, configuration and tokenizer as an ordinary checkpoint folder."""
+def save(
+    model: PreTrainedModel, folder: Path, tokenizer: PreTrainedTokenizerFast | None = None
+) -> None:
+    """Write model, configuration and tokenizer (None: the demo's) as a checkpoint folder."""
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
-    build_tokenizer().save_pretrained(folder, save_jinja_files=False)
+    (tokenizer or build_tokenizer()).save_pretrained(folder, save_jinja_files=False)

@@ -11,33 +11,22 @@ SHA-256 bac51922d95e…). Elsewhere rounding differs; accept final losses within
 from __future__ import annotations
 
 import argparse
-import json
 import random
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mas_envs.math.arith as arith
-from mas_envs.console import exit_codes, progress
-from mas_envs.prompts import PromptSet
+from mas_envs.console import exit_codes
 from mas_train.demo import demonstrations, tiny_model
-from mas_train.demo.demonstrations import Demonstration, Habits
+from mas_train.demo.demonstrations import Demonstration
+from mas_train.demo.imitation import Lesson, encode, imitate, recent, save_taught
 
 if TYPE_CHECKING:
-    from torch import Tensor
-    from transformers import PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedModel
 
-
-@dataclass(frozen=True)
-class Lesson:
-    """One stretch of training on demonstrators of given habits; `batch` counts rows."""
-
-    habits: Habits
-    steps: int
-    lr: float
-    batch: int = 96
-    warmup: int = 30
-
+__all__ = ["LESSONS", "Lesson", "asdict", "encode", "train", "warm_start"]
 
 LESSONS = (
     Lesson(demonstrations.SKILL, steps=1500, lr=4e-3),
@@ -45,63 +34,23 @@ LESSONS = (
 )
 
 
-def encode(rows: list[Demonstration], tokenizer: PreTrainedTokenizerFast) -> tuple[Tensor, Tensor]:
-    """Rows as ids [B, L], right-padded, and labels [B, L] that are -100 outside the answers."""
-    import torch
-
-    chats = [[{"role": one.role, "content": one.content} for one in shown] for shown, _ in rows]
-    texts = tokenizer.apply_chat_template(chats, tokenize=False, add_generation_prompt=True)
-    prompts = tokenizer(texts)["input_ids"]
-    answers = tokenizer([answer + tiny_model.END for _, answer in rows])["input_ids"]
-    encoded = list(zip(prompts, answers, strict=True))
-    length = max(len(prompt) + len(answer) for prompt, answer in encoded)
-    ids = torch.full((len(rows), length), tokenizer.pad_token_id)
-    labels = torch.full((len(rows), length), -100)
-    for row, (prompt, answer) in enumerate(encoded):
-        end = len(prompt) + len(answer)
-        ids[row, :end] = torch.tensor(prompt + answer)
-        labels[row, len(prompt) : end] = torch.tensor(answer)
-    return ids, labels
-
-
-def draw_rows(
-    lesson: Lesson, problems: list[arith.Problem], prompts: PromptSet, rng: random.Random
-) -> list[Demonstration]:
-    """One batch of demonstrations, the numbers of each problem in a random order."""
-    rows: list[Demonstration] = []
-    while len(rows) < lesson.batch:
-        meta = rng.choice(problems).meta
-        operands = rng.sample(meta["operands"], len(meta["operands"]))
-        rows += demonstrations.conversation(operands, meta["level"], lesson.habits, prompts, rng)
-    return rows[: lesson.batch]
+def batches(lesson: Lesson, rng: random.Random) -> Iterator[list[Demonstration]]:
+    """Batches of demonstrations without end, the numbers of each problem in a random order."""
+    problems, prompts = arith.problems("train"), demonstrations.tiny_prompts()
+    while True:
+        rows: list[Demonstration] = []
+        while len(rows) < lesson.batch:
+            meta = rng.choice(problems).meta
+            operands = rng.sample(meta["operands"], len(meta["operands"]))
+            level = meta["level"]
+            rows += demonstrations.conversation(operands, level, lesson.habits, prompts, rng)
+        yield rows[: lesson.batch]
 
 
 def train(lesson: Lesson, model: PreTrainedModel, seed: int, title: str = "lesson") -> list[float]:
     """Cross-entropy on the answers' tokens; returns the loss [nats/token] of every step."""
-    import torch
-    from torch.nn.functional import cross_entropy
-
-    tokenizer, rng = tiny_model.build_tokenizer(), random.Random(seed)
-    problems, prompts = arith.problems("train"), demonstrations.tiny_prompts()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.0)
-    losses: list[float] = []
-    model.train()
-    with progress(title, lesson.steps, unit="steps") as bar:
-        for step in range(lesson.steps):
-            ids, labels = encode(draw_rows(lesson, problems, prompts, rng), tokenizer)
-            # Right padding under a causal mask: no real position sees it, so no mask is needed.
-            logits = model(input_ids=ids, use_cache=False).logits
-            loss = cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())
-            optimizer.zero_grad()
-            torch.autograd.backward(loss)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            rate = min(1.0, (step + 1) / lesson.warmup) * max(0.05, 1 - step / lesson.steps)
-            optimizer.param_groups[0]["lr"] = lesson.lr * rate
-            optimizer.step()
-            losses.append(float(loss.detach()))
-            bar.advance(1, note=f"loss {sum(losses[-50:]) / len(losses[-50:]):.4f}")
-    model.train(False)
-    return losses
+    rows = batches(lesson, random.Random(seed))
+    return imitate(lesson, model, tiny_model.build_tokenizer(), rows, title=title)
 
 
 def warm_start(out: Path, seed: int = 0, lessons: tuple[Lesson, ...] = LESSONS) -> None:
@@ -113,15 +62,8 @@ def warm_start(out: Path, seed: int = 0, lessons: tuple[Lesson, ...] = LESSONS) 
     final_loss: list[float] = []
     for number, lesson in enumerate(lessons):
         losses = train(lesson, model, 1000 * seed + number, f"lesson {number + 1}")
-        final_loss.append(round(sum(losses[-50:]) / len(losses[-50:]), 4))
-    tiny_model.save(model, out)
-    record = {
-        "seed": seed,
-        "lessons": [asdict(lesson) for lesson in lessons],
-        "final_loss": final_loss,
-        "torch": torch.__version__,
-    }
-    (out / "warm_start.json").write_text(json.dumps(record, indent=1) + "\n")
+        final_loss.append(round(recent(losses), 4))
+    save_taught(out, model, tiny_model.build_tokenizer(), seed, lessons, final_loss)
 
 
 def main() -> None:

@@ -64,7 +64,14 @@ class Engine(Policy, Protocol):
         """Go on where `pause` stopped."""
 
     def probe(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> LogProbs:
-        """Log-probs [T] of `ids` [T] after `prompt_ids` [P], at temperature 1, teacher-forced."""
+        """Log-probs [T] of `ids` [T] after `prompt_ids` [P], at temperature 1, teacher-forced.
+
+        They come the way that sampling takes, cached keys and values included, so that whatever is
+        stale there shows.
+        """
+
+    def sleep(self) -> None:
+        """Free what memory it can while nothing is asked of it; whatever comes next wakes it."""
 
     def close(self) -> None:
         """Free the model; whatever is still being sampled fails with `MachineryError`."""

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors import SafetensorError
@@ -18,48 +15,34 @@ from transformers import (
 )
 
 from mas_envs.errors import UnknownName, UserError
-from mas_train.model_path import model_path
+from mas_train.engines.chat import FIX, checked_path
+
+ADAPTER_FILE = "adapter_config.json"
+"""What tells the folder of a low-rank adapter from that of a model."""
 
 
 def load_pretrained(
     path: str | Path, dtype: str = "float32", revision: str | None = None
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model (on the CPU) and tokenizer of a folder or a Hugging Face id. Raises `UserError`."""
+    """Model (on the CPU) and tokenizer of a folder or a Hugging Face id. Raises `UserError`.
+
+    The folder of a low-rank adapter gives its base with the adapter merged in.
+    """
     torch_dtype = getattr(torch, dtype, None)
     if not isinstance(torch_dtype, torch.dtype):
         raise UserError(f"dtype {dtype!r} is unknown; use float32, bfloat16 or float16")
-    fix = "give a folder with config.json, weights and tokenizer, or an id like Qwen/Qwen3-4B"
-    found = model_path(path)
-    if found.startswith(("/", ".", "~")) and not Path(found).is_dir():
-        raise UserError(f"there is no folder {found!r}; {fix}")
+    found = checked_path(path)
+    if (Path(found) / ADAPTER_FILE).is_file():
+        from mas_train.lora import load_merged
+
+        return load_merged(Path(found), dtype)
     try:
         tokenizer = AutoTokenizer.from_pretrained(found, revision=revision)
         model = AutoModelForCausalLM.from_pretrained(found, revision=revision, dtype=torch_dtype)
     except (OSError, ValueError, SafetensorError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise UserError(f"cannot load the model {str(path)!r}: {reason}; {fix}") from error
+        raise UserError(f"cannot load the model {str(path)!r}: {reason}; {FIX}") from error
     return model, tokenizer
-
-
-def template_hash(tokenizer: PreTrainedTokenizerBase, template_args: Mapping[str, Any]) -> str:
-    """16 hex digits of the chat template and its arguments. Raises `UserError` without one."""
-    if not tokenizer.chat_template:
-        raise UserError(
-            f"the tokenizer of {tokenizer.name_or_path!r} has no chat template; "
-            "use an instruct or chat model, or set tokenizer.chat_template"
-        )
-    text = json.dumps([tokenizer.chat_template, dict(template_args)], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def stop_ids(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> frozenset[int]:
-    """Every id that ends a response: the model's, the tokenizer's, and ChatML's end of turn."""
-    found: set[int] = set()
-    configured = getattr(model.generation_config, "eos_token_id", None)
-    for ids in (configured, model.config.eos_token_id, tokenizer.eos_token_id):
-        found.update(ids if isinstance(ids, (list, tuple)) else [] if ids is None else [ids])
-    end_of_turn = tokenizer.get_vocab().get("<|im_end|>")
-    return frozenset(found if end_of_turn is None else found | {end_of_turn})
 
 
 def check_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, length: int) -> None:
@@ -104,14 +87,28 @@ def copy_weights(
     Raises `UserError` on an unknown or missing name, another shape or a broken tie; the model is
     unchanged then.
     """
-    given, own = dict(weights), model.state_dict()
+    given, own = checked_weights(model, weights), model.state_dict()
+    with torch.no_grad():
+        for name, tensor in given.items():
+            own[name].copy_(tensor)
+
+
+def checked_weights(
+    model: PreTrainedModel,
+    weights: Mapping[str, torch.Tensor] | Iterable[tuple[str, torch.Tensor]],
+) -> dict[str, torch.Tensor]:
+    """The weights by name, if they are all of the model's (which may lie on the meta device).
+
+    Raises `UserError` as `copy_weights` does.
+    """
+    given, own = dict(weights), model.state_dict(keep_vars=True)
     for name, tensor in given.items():
         if name not in own:
             raise UnknownName("weight", name, own, "weight push")
         if tensor.shape != own[name].shape:
             shapes = f"{list(tensor.shape)}, but the engine's has {list(own[name].shape)}"
             raise UserError(f"weight push: {name} has shape {shapes}")
-    for names in _names_by_tensor(own):
+    for names in tied_names(own):
         found = [name for name in names if name in given]
         if not found:
             raise UserError(f"weight push: {names[0]} is missing; push the whole state_dict")
@@ -120,15 +117,14 @@ def copy_weights(
             # One tensor under two names needs no look (and with a NaN does not equal itself).
             if one.data_ptr() != other.data_ptr() and not torch.equal(one, other):
                 raise UserError(f"weight push: {name} differs from {found[0]}, to which it is tied")
-    with torch.no_grad():
-        for name, tensor in given.items():
-            own[name].copy_(tensor)
+    return given
 
 
-def _names_by_tensor(state: Mapping[str, torch.Tensor]) -> list[list[str]]:
+def tied_names(state: Mapping[str, torch.Tensor]) -> list[list[str]]:
+    """The names of each tensor of a `state_dict(keep_vars=True)`; tied ones share one."""
     names: dict[int, list[str]] = {}
     for name, tensor in state.items():
-        names.setdefault(tensor.data_ptr(), []).append(name)
+        names.setdefault(id(tensor), []).append(name)
     return list(names.values())
 
 

@@ -15,7 +15,9 @@ from mas_envs.policies.base import Request, Response
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """One request being sampled. `room` is the most tokens it may get."""
+    """One request being sampled. `room` is the most tokens it may get; `adapter` is what an engine
+    with several adapters samples with, `params` its sampling as the engine wants it.
+    """
 
     request: Request
     future: asyncio.Future[Response]
@@ -25,6 +27,8 @@ class Row:
     ids: list[int] = field(default_factory=list)
     log_probs: list[float] = field(default_factory=list)
     versions: list[tuple[int, int]] = field(default_factory=list)
+    adapter: object = None
+    params: object = None
 
     @property
     def context(self) -> tuple[int, ...]:

@@ -1,47 +1,34 @@
 """The engine that runs in this process: a Hugging Face model with continuous batching.
 
-Requests join and leave at decode-step boundaries. Everything runs on the event loop's own thread:
-a task steps the model and hands the loop back a fixed number of times in between, so what is
-admitted when depends on the episodes only, never on the clock. Every row draws from its own random
-stream, so on one thread two equal runs give equal bits.
+Requests join and leave at decode-step boundaries (see stepped.py). Every row draws from its own
+random stream, so on one thread two equal runs give equal bits.
 """
 
 from __future__ import annotations
 
-import asyncio
-import functools
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-import numpy as np
 import torch
 from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
 
-from mas_envs.episodes.schema import Ids, LogProbs, Message
-from mas_envs.errors import MachineryError, UserError
-from mas_envs.policies.base import Request, Response
-from mas_train.engines.base import Stats
+from mas_envs.episodes.schema import LogProbs
+from mas_train.engines.chat import Chat, stop_ids
 from mas_train.engines.hf_model import (
     apply_head,
     check_model,
     copy_weights,
     load_pretrained,
-    stop_ids,
-    template_hash,
 )
 from mas_train.engines.kv_cache import ATTENTION, SlotCache
 from mas_train.engines.sampling import sample, uniforms
 from mas_train.engines.slots import Row, admit, context_batches
-
-# Between two steps the loop runs this many times: enough for an episode whose turn has just ended
-# to call an in-process tool and ask for its next turn, so that it joins the very next step.
-LOOP_TURNS = 8
+from mas_train.engines.stepped import SteppedEngine
 
 
-class TransformersEngine:
+class TransformersEngine(SteppedEngine):
     """An `Engine` (see base.py) over a model and tokenizer that it owns from then on.
 
     `max_model_len` bounds prompt plus response in tokens (default: the model's own limit),
@@ -62,25 +49,17 @@ class TransformersEngine:
         prefill_tokens: int = 8192,
         template_args: Mapping[str, Any] | None = None,
     ) -> None:
-        self.name = name or str(model.config.name_or_path) or type(model).__name__
-        self.version = version
-        self.stats = Stats()
+        name = name or str(model.config.name_or_path) or type(model).__name__
+        stops = stop_ids(tokenizer, model.config, model.generation_config)
+        length = max_model_len or int(model.config.max_position_embeddings)
+        super().__init__(Chat(tokenizer, stops, name, template_args), version, length, max_rows)
         model.train(False)
         self.model, self.tokenizer = model, tokenizer
-        self.max_model_len = max_model_len or int(model.config.max_position_embeddings)
-        self.max_rows, self.prefill_tokens = max_rows, prefill_tokens
-        self.template_args = dict(template_args or {})
-        self.template = template_hash(tokenizer, self.template_args)
-        self.stop_ids = stop_ids(model, tokenizer)
-        self._encode = functools.lru_cache(maxsize=4096)(self._encode_uncached)
-        check_model(model, tokenizer, self.max_model_len)
+        self.prefill_tokens = prefill_tokens
+        check_model(model, tokenizer, length)
         model.set_attn_implementation(ATTENTION)
         self._cache = SlotCache()
         self._rows: list[Row] = []
-        self._pending: list[Row] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._paused = self._closed = False
 
     @classmethod
     def from_pretrained(
@@ -100,114 +79,23 @@ class TransformersEngine:
         torch.nn.Module.to(model, device)
         return cls(model, tokenizer, **{"name": str(path), **options})
 
-    # ---- asking ---------------------------------------------------------------------------------
-
-    async def act(self, request: Request) -> Response:
-        """Sample one response; cancelling the call frees its row at the next step.
-
-        `request.deadline` is the caller's to enforce, by cancelling: no clock is read here.
-        Raises `MachineryError` if the model fails, `UserError` on senseless sampling parameters.
-        """
-        if self._closed:
-            raise MachineryError(f"engine {self.name} is closed")
-        prompt_ids = self._encode(request.messages)
-        self.stats.requests += 1
-        room = min(request.sampling.max_tokens, self.max_model_len - len(prompt_ids))
-        loop = asyncio.get_running_loop()
-        self._adopt(loop)
-        row = Row(request, loop.create_future(), prompt_ids, room, np.empty(0))
-        if room < 1:
-            return self._response(row, "overflow")
-        row.draws = uniforms(request.seed, room)
-        self._pending.append(row)
-        self._wake(loop)
-        return await row.future
-
-    def _encode_uncached(self, messages: tuple[Message, ...]) -> Ids:
-        try:
-            ids = self.tokenizer.apply_chat_template(
-                [{"role": message.role, "content": message.content} for message in messages],
-                add_generation_prompt=True,
-                tokenize=True,
-                return_dict=False,
-                **self.template_args,
-            )
-        except jinja2.TemplateError as error:
-            roles = [message.role for message in messages]
-            raise UserError(
-                f"the chat template of {self.name} refuses messages with roles {roles}: {error}; "
-                "change the prompt set or the template"
-            ) from error
-        array = np.asarray(ids, dtype=np.int32)
-        array.flags.writeable = False  # shared by every response to these messages
-        return array
-
-    def _response(self, row: Row, finish_reason: str) -> Response:
-        ids = row.ids
-        # Only the final stop token is not text; every other token stays visible.
-        shown = ids[:-1] if finish_reason == "stop" else ids
-        return Response(
-            text=str(
-                self.tokenizer.decode(
-                    shown, skip_special_tokens=False, clean_up_tokenization_spaces=False
-                )
-            ),
-            finish_reason=finish_reason,
-            prompt_ids=row.prompt_ids,
-            ids=np.asarray(ids, dtype=np.int32),
-            log_probs=np.asarray(row.log_probs, dtype=np.float32),
-            model=self.name,
-            versions=tuple(row.versions),
-            template=self.template,
-        )
-
-    # ---- the event loop -------------------------------------------------------------------------
-
-    def _adopt(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Move to a new event loop; nothing of the last one can be running any more."""
-        if self._loop is loop:
-            return
-        if self._loop is not None and self._loop.is_running():
-            raise MachineryError(f"engine {self.name} is in use on another event loop")
-        self._fail("moved to another event loop")
-        self._loop, self._task = loop, None
-
-    def _wake(self, loop: asyncio.AbstractEventLoop) -> None:
-        if not self._paused and (self._task is None or self._task.done()):
-            self._task = loop.create_task(self._decode(), name=f"decode {self.name}")
-
-    async def _decode(self) -> None:
-        """Step until nothing is left to sample; `act` starts the next such task."""
-        try:
-            while True:
-                for _ in range(LOOP_TURNS):
-                    await asyncio.sleep(0)
-                if self._paused or not (self._rows or self._pending):
-                    return
-                self._step()
-        except BaseException as error:  # cancellation too: nobody may wait for ever
-            fix = ""
-            if isinstance(error, torch.OutOfMemoryError):
-                fix = "; lower max_rows, max_tokens, max_model_len or prefill_tokens"
-            self._fail(f"{type(error).__name__}: {error}{fix}", error)
-            if not isinstance(error, Exception):
-                raise
-
-    def _fail(self, reason: str, cause: BaseException | None = None) -> None:
-        """Drop all work; whoever still waits for a row gets a `MachineryError`."""
-        rows = [*self._rows, *self._pending]
-        self._rows, self._pending = [], []
-        self._cache.clear()
-        for row in rows:
-            if not (row.future.done() or row.future.get_loop().is_closed()):
-                failure = MachineryError(f"engine {self.name}: {reason}")
-                failure.__cause__ = cause
-                row.future.set_exception(failure)
-
     # ---- one step -------------------------------------------------------------------------------
 
+    def _prepare(self, row: Row) -> None:
+        row.draws = uniforms(row.request.seed, row.room)
+
+    def _running(self) -> list[Row]:
+        return self._rows
+
+    def _drop(self) -> None:
+        self._rows = []
+        self._cache.clear()
+
+    async def _step(self) -> None:
+        self._advance()
+
     @torch.inference_mode()
-    def _step(self) -> None:
+    def _advance(self) -> None:
         """Admit and prefill what waits, then sample one more token for every row."""
         started = time.perf_counter()
         admitted = self._admit()
@@ -280,9 +168,9 @@ class TransformersEngine:
             row.log_probs.append(log_prob)
             self.stats.tokens += 1
             if token in self.stop_ids:
-                row.future.set_result(self._response(row, "stop"))
+                self._finish(row, "stop")
             elif len(row.ids) == row.room:
-                row.future.set_result(self._response(row, "length"))
+                self._finish(row, "length")
 
     # ---- weights --------------------------------------------------------------------------------
 
@@ -292,8 +180,7 @@ class TransformersEngine:
         """See `Engine`. Rows in flight keep their tokens; their context is computed anew."""
         copy_weights(self.model, weights)
         self._pending += [row for row in self._rows if not row.future.done()]
-        self._rows = []
-        self._cache.clear()
+        self._drop()
         self.version = version
 
     @torch.inference_mode()
@@ -304,21 +191,6 @@ class TransformersEngine:
         log_probs = torch.log_softmax(_wide(logits[0, :-1]), dim=-1)
         taken = log_probs.gather(1, sequence[0, len(prompt_ids) :, None])[:, 0]
         return taken.to(torch.float32).cpu().numpy()
-
-    def pause(self) -> None:
-        """See `Engine`."""
-        self._paused = True
-
-    def resume(self) -> None:
-        """See `Engine`."""
-        self._paused = False
-        if self._loop is not None and (self._rows or self._pending):
-            self._wake(self._loop)
-
-    def close(self) -> None:
-        """See `Engine`."""
-        self._closed = True
-        self._fail("closed")
 
 
 def _wide(logits: torch.Tensor) -> torch.Tensor:
