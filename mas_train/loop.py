@@ -13,6 +13,7 @@ a run that is killed and resumed goes on bit for bit (design, section 7).
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 
 from mas_envs import EpisodeWriter, TaskSet, WorkflowEnv
 from mas_envs.episodes.metrics import summary
-from mas_envs.errors import MasError, UserError
+from mas_envs.errors import MachineryError, MasError, UserError
 from mas_envs.failure_watch import FailureWatch
 from mas_train.config import Config
 from mas_train.credit import assign_credit
@@ -55,9 +56,9 @@ def train(
     if not resume:
         check_run_golds(env, tasks, dev)
     team = Team(config, folder.checkpoint)
-    team.sync(folder.done)
     done, state = folder.done, folder.state
     with (
+        contextlib.closing(team),
         folder,
         disk_errors(folder.path, f"make room there, then: mas-train resume {folder.path}"),
         MetricsLog(folder.path, done, config.train.wandb) as log,
@@ -65,6 +66,7 @@ def train(
         StopSignal() as stop,
     ):
         failures = FailureWatch()
+        team.sync(done)
         try:
             for step in range(done, config.train.steps):
                 measured = evaluate(config, env, team, dev, step, stop, told)
@@ -82,7 +84,9 @@ def train(
                 watch({"step": done, **measured})
         except (Exception, Stopped) as error:
             if team.version == done:  # not in the middle of an update
-                folder.save(done, team.trained, state, episodes.position)
+                # A model whose process is gone cannot be saved; the error is the first one.
+                with contextlib.suppress(MachineryError):
+                    folder.save(done, team.trained, state, episodes.position)
             if isinstance(error, Stopped):
                 raise Stopped(folder.how_to_go_on, error.number) from None
             if isinstance(error, MasError) and not isinstance(error, UserError):

@@ -7,7 +7,7 @@ from pathlib import Path
 DEMO = "mas-gym/demo"
 """The demo's warm-started solver/verifier model (0.2 M parameters), shipped in this package."""
 SEARCH = "mas-gym/search"
-"""The warm-started model of a team that searches tinyworld (0.5 M), shipped likewise."""
+"""The warm-started model of a team that searches tinyworld (0.4 M), shipped likewise."""
 
 _SHIPPED = {DEMO: "weights", SEARCH: "search_weights"}
 

@@ -79,6 +79,13 @@ class Team:
             model.sync(version, rows)
         self.version = version
 
+    def close(self) -> None:
+        """End all engines, and learners that have processes of their own."""
+        for model in self.trained.values():
+            model.close()
+        for engine in self.engines.values():
+            engine.close()
+
 
 def frozen_bases(config: Config, engines: Mapping[str, Engine]) -> Bases:
     """The models of frozen engines in this process, on which adapters can be trained too."""

@@ -51,8 +51,8 @@ class CorrectionConfig(Section):
 
     `tis`: min(w, cap) per token; `seq_tis`: the same of the product over a turn; `mis`, `seq_mis`
     and `geo_mis` keep w of tokens, or of turns by the product or the geometric mean, within
-    [floor, cap]; outside there is no gradient. `bypass` sets π_old := μ instead: the ratio of the surrogate
-    corrects, and no second forward pass is needed.
+    [floor, cap]; outside there is no gradient. `bypass` sets π_old := μ instead: the ratio of the
+    surrogate corrects, and no second forward pass is needed.
     """
 
     name: Literal["tis", "seq_tis", "mis", "seq_mis", "geo_mis", "bypass"] = "tis"

@@ -1,8 +1,8 @@
 """The small model of the team that searches: the demo's architecture, with tinyworld's words.
 
-Every word that a passage or a question of tinyworld can hold is one token, names of people, towns
-and books included, and so is every year. So to copy a name from a passage is to copy one or two
-tokens, which a model of this size learns in minutes. Any other text is spelt in bytes.
+Almost every word that a passage or a question of tinyworld can hold is one token, names of people,
+towns and books included, and so is every year. So to copy a name from a passage is to copy one or
+two tokens, which a model of this size learns in minutes. Any other text is spelt in bytes.
 """
 
 from __future__ import annotations

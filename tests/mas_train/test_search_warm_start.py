@@ -6,6 +6,7 @@ import json
 import random
 import re
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,17 +46,17 @@ def test_names_and_years_are_one_token_a_word() -> None:
         assert TOKENIZER.decode([TOKENIZER.encode(year)[-1]]) == year[1:]
 
 
-def test_what_is_spelt_in_bytes_is_punctuation_and_numbers() -> None:
+def test_words_are_tokens_but_for_two_that_open_a_question() -> None:
     told = [f"[1] {one.title}: {one.text}" for one in passages()[::5]]
     asked = [one.question for split in ("train", "dev", "test") for one in questions(split)]
     bytes_ = {
         TOKENIZER.decode([token])
-        for text in told + asked
+        for text in told + [re.sub("^(At|Through) ", " ", one) for one in asked]
         for token in TOKENIZER.encode(text)
         if token < 256
     }
     assert not {one for one in bytes_ if one.isalpha()}
-    assert "?" in bytes_ and "7" in bytes_
+    assert {"?", "7", "[", "("} < bytes_
 
 
 def test_a_name_is_the_same_tokens_in_question_passage_query_and_answer() -> None:
@@ -79,6 +80,7 @@ def rows_of(habits: Habits, count: int, worlds: tuple[int, ...] = (1,)) -> list[
     return [(shown[-1].content, text) for _ in range(count) for _, (shown, text) in next(episodes)]
 
 
+@cache
 def facts(world: int) -> dict[str, search_demonstrations.Question]:
     return {one.question: one for one in questions("train", hops=[1], seed=world)}
 
@@ -124,8 +126,8 @@ def test_shares_are_the_habits() -> None:
         role = shown.rsplit("\n", 1)[1]
         if role == "enough?":
             right[role].append((said == "yes") == has)
-        elif role == "query:":
-            right[role].append(said == task.meta["entity"].removeprefix("The "))
+        elif role == "query:" and " " in (name := task.meta["entity"].removeprefix("The ")):
+            right[role].append(said == name)
         elif has:
             right[role].append(said in golds)
     shares = {role: sum(found) / len(found) for role, found in right.items()}
@@ -136,13 +138,13 @@ def test_shares_are_the_habits() -> None:
 
 def test_only_training_entities_of_other_worlds_are_asked_about() -> None:
     assert 0 not in search_demonstrations.WORLDS
-    for shown, _ in rows_of(search_demonstrations.SKILL, 60, tuple(search_demonstrations.WORLDS)):
-        task = next(
-            known[question]
-            for world in search_demonstrations.WORLDS
-            if (question := shown.split("\n")[0]) in (known := facts(world))
-        )
-        assert split_of(task.meta["entity"]) == "train"
+    seen = set()
+    for shown, _ in rows_of(search_demonstrations.SKILL, 60, (1, 2)):
+        question = shown.split("\n")[0]
+        world = next(one for one in (1, 2) if question in facts(one))
+        seen.add(world)
+        assert split_of(facts(world)[question].meta["entity"]) == "train"
+    assert seen == {1, 2}
 
 
 def test_every_answer_fits_the_recipes_tokens() -> None:

@@ -1,6 +1,8 @@
 """vLLM in this process: its tokens, log-probs, endings and schedule are those of an engine."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ import pytest
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.base import Policy, checked
 from mas_train.engines.base import Engine
+from mas_train.model_path import model_path
 from tests.mas_train.engine_cases import answers
 from tests.mas_train.vllm.cases import ask, check, mixed, plain_model
 
@@ -121,3 +124,15 @@ def test_a_model_that_vllm_cannot_serve():
 
     with pytest.raises(UserError, match="vLLM cannot serve 'mas-gym/demo'"):
         VLLMEngine("mas-gym/demo", max_model_len=10**6)
+
+
+def test_a_vocabulary_smaller_than_the_tokenizer(tmp_path):
+    from mas_train.engines.vllm import VLLMEngine
+
+    source = Path(model_path("mas-gym/demo"))
+    for file in source.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    config = json.loads((source / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps({**config, "vocab_size": 260}))
+    with pytest.raises(UserError, match=r"has 266 tokens; its model has only 260"):
+        VLLMEngine(tmp_path)
