@@ -105,8 +105,8 @@ def export(
     With --agent, OUT is the folder of that agent's model. LoRA adapters are merged.
     """
     _quiet()
-    from mas_train.export import checkpoint_of, players
-    from mas_train.export import export as export_models
+    from mas_train.run.export import checkpoint_of, players
+    from mas_train.run.export import export as export_models
 
     agents = players(checkpoint_of(source))
     for name, folder in export_models(source, out, agent).items():
@@ -118,8 +118,8 @@ def export(
 @app.command()
 def plot(folder: Path) -> None:
     """Draw reward, gradient norm and inflation factor of the run in FOLDER as PNG."""
-    from mas_train.metrics_log import read_metrics
-    from mas_train.plots import plot_run
+    from mas_train.run.metrics_log import read_metrics
+    from mas_train.run.plots import plot_run
 
     for path in plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots"):
         typer.echo(path)
@@ -159,10 +159,10 @@ def _loaded(path: Path, overrides: Sequence[str]) -> Iterator[Config]:
 
 def _train(config: Any, resume: bool) -> None:
     _quiet()
-    from mas_train.checkpoint import newest, step_of
     from mas_train.loop import train
-    from mas_train.metrics_log import headline, read_metrics
-    from mas_train.plots import plot_run
+    from mas_train.run.checkpoint import newest, step_of
+    from mas_train.run.metrics_log import headline, read_metrics
+    from mas_train.run.plots import plot_run
 
     saved = newest(config.folder / "checkpoints") if resume else None
     done = step_of(saved) if saved else 0

@@ -24,13 +24,13 @@ from mas_envs.episodes.metrics import summary
 from mas_envs.errors import MachineryError, MasError, UserError
 from mas_envs.failure_watch import FailureWatch
 from mas_train.config import Config
-from mas_train.credit import assign_credit
 from mas_train.environment import check_run_golds, make_env, run_tasks
-from mas_train.gather import Told, gather, gathered_rows, play
-from mas_train.metrics_log import MetricsLog
-from mas_train.run_folder import RunFolder, RunState, disk_errors
-from mas_train.step_metrics import step_metrics
-from mas_train.stopping import Stopped, StopSignal
+from mas_train.experience.credit import assign_credit
+from mas_train.experience.gather import Told, gather, gathered_rows, play
+from mas_train.run.metrics_log import MetricsLog
+from mas_train.run.run_folder import RunFolder, RunState, disk_errors
+from mas_train.run.step_metrics import step_metrics
+from mas_train.run.stopping import Stopped, StopSignal
 from mas_train.team import Team
 
 Watch = Callable[[dict[str, Any]], None]

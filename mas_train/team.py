@@ -14,12 +14,12 @@ import torch
 
 from mas_envs.policies.base import Policy
 from mas_train.config import Config
-from mas_train.credit import Credit
 from mas_train.engines import load
 from mas_train.engines.base import Engine
 from mas_train.engines.transformers import TransformersEngine
-from mas_train.lora import Bases, base_key, check_lora
-from mas_train.rows import Rows
+from mas_train.experience.credit import Credit
+from mas_train.experience.rows import Rows
+from mas_train.learner.lora import Bases, base_key, check_lora
 from mas_train.trained_model import TrainedModel, weights_path
 
 

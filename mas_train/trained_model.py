@@ -16,17 +16,17 @@ from safetensors import SafetensorError
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mas_envs.errors import BadFile, MachineryError, UserError
-from mas_train.batch import at_rows
-from mas_train.checkpoint import optimizer_file
 from mas_train.config import Config, ModelConfig
-from mas_train.credit import Credit
 from mas_train.engines.adapter import Adapter
 from mas_train.engines.base import Engine
 from mas_train.engines.hf_model import load_pretrained
 from mas_train.engines.load import local_device
-from mas_train.learner import Learner
-from mas_train.log_probs import row_log_probs
-from mas_train.lora import (
+from mas_train.experience.credit import Credit
+from mas_train.experience.rows import Rows
+from mas_train.learner.batch import at_rows
+from mas_train.learner.learner import Learner
+from mas_train.learner.log_probs import row_log_probs
+from mas_train.learner.lora import (
     Bases,
     adapted_model,
     adapter_off,
@@ -35,9 +35,9 @@ from mas_train.lora import (
     merged_weights,
     save_adapter,
 )
-from mas_train.rows import Rows
-from mas_train.sharded.learner import ShardedLearner, load_model, load_tokenizer
-from mas_train.sharded.state import load_state, save_state, stored
+from mas_train.learner.sharded.learner import ShardedLearner, load_model, load_tokenizer
+from mas_train.learner.sharded.state import load_state, save_state, stored
+from mas_train.run.checkpoint import optimizer_file
 
 PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
 """Mean nats by which engine and learner may differ on a token; forgotten weights differ by 1 to 3.

@@ -59,7 +59,7 @@ class Case:
 
     def rows(self) -> Any:
         """The batch; lengths and tokens from seed 0, advantages from the rewards."""
-        from mas_train.rows import Rows
+        from mas_train.experience.rows import Rows
 
         rng = np.random.default_rng(0)
         drawn = rng.lognormal(math.log(MEDIAN), self.sigma, self.count)
@@ -106,9 +106,9 @@ class Case:
 
 
 def ours(case: Case, size: int) -> Step:
-    """`mas_train.learner.Learner` with packs of `size` tokens."""
+    """`mas_train.learner.learner.Learner` with packs of `size` tokens."""
     from mas_train.config import LossConfig, OptimizerConfig
-    from mas_train.learner import Learner
+    from mas_train.learner.learner import Learner
 
     rows, loss = case.rows(), LossConfig(dual_clip=None)
     learner = Learner(case.model(), OptimizerConfig(lr=1e-6), token_budget=size)

@@ -11,9 +11,9 @@ from mas_train.advantages import advantages, counterfactual, gae
 from mas_train.conformance.cases import KINDS
 from mas_train.conformance.check import check
 from mas_train.conformance.report import Report
-from mas_train.kl_reward import kl_reward
-from mas_train.overlong import overlong_penalty
-from mas_train.weights import token_weights
+from mas_train.experience.kl_reward import kl_reward
+from mas_train.experience.overlong import overlong_penalty
+from mas_train.learner.weights import token_weights
 
 
 def check_ours(tolerance: float = 1e-9) -> dict[str, Report]:

@@ -13,8 +13,8 @@ from mas_envs.episodes.viewer import page
 from mas_envs.files import whole_file
 from mas_envs.grading import grade_math
 from mas_train.config import Config
-from mas_train.metrics_log import read_metrics
-from mas_train.plots import plot_run
+from mas_train.run.metrics_log import read_metrics
+from mas_train.run.plots import plot_run
 
 
 def report(config: Config, before: Sequence[Episode], after: Sequence[Episode]) -> dict[str, Any]:

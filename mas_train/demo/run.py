@@ -14,14 +14,14 @@ from mas_envs.console import Progress, progress
 from mas_envs.errors import UserError
 from mas_envs.files import lock_folder
 from mas_envs.rollout import rollout
-from mas_train.checkpoint import newest
 from mas_train.config import Config, resolve
 from mas_train.demo.report import report
 from mas_train.environment import make_env, run_tasks
 from mas_train.loop import train
-from mas_train.metrics_log import headline
-from mas_train.run_folder import disk_errors
-from mas_train.stopping import Stopped, StopSignal
+from mas_train.run.checkpoint import newest
+from mas_train.run.metrics_log import headline
+from mas_train.run.run_folder import disk_errors
+from mas_train.run.stopping import Stopped, StopSignal
 from mas_train.team import load_engines
 
 CONFIG = Path(__file__).with_name("demo.yaml")

@@ -33,7 +33,7 @@ def load_pretrained(
         raise UserError(f"dtype {dtype!r} is unknown; use float32, bfloat16 or float16")
     found = checked_path(path)
     if (Path(found) / ADAPTER_FILE).is_file():
-        from mas_train.lora import load_merged
+        from mas_train.learner.lora import load_merged
 
         return load_merged(Path(found), dtype)
     try:

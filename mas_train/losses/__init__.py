@@ -1,4 +1,4 @@
-"""Losses per token, as pure functions on tensors; `mas_train.weights` aggregates them.
+"""Losses per token, as pure functions on tensors; `mas_train.learner.weights` aggregates them.
 
 One file, one formula: `ppo`, `gspo`, `cispo`, `reinforce`, `kl`, `correction`, `value`. Tensors are
 [K]: the trained tokens of some rows, whole rows only, `row` [K] saying which row each belongs to.

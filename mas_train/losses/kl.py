@@ -12,7 +12,7 @@ over tokens drawn from pi; "its gradient" is that of the penalty added to a loss
 
 k1 and k3 are unbiased as values, k2 is not. Per token means: with the contexts held fixed. The KL
 of whole responses also changes with the contexts that the tokens lead to; that part only reaches
-the gradient through the reward. There k1 is the right one (`mas_train.kl_reward`).
+the gradient through the reward. There k1 is the right one (`mas_train.experience.kl_reward`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from mas_envs.errors import UnknownName
-from mas_train.kl_reward import ESTIMATORS
+from mas_train.experience.kl_reward import ESTIMATORS
 from mas_train.losses.ratio import clamped
 
 

@@ -38,7 +38,7 @@ from mas_train.plan.shapes import Shape
 GIB = 1 << 30
 WIDTH = {"float32": 4, "bfloat16": 2}
 LOGITS_CHUNK = 2**27
-"""Logits that exist at a time on a GPU: `mas_train.output_head.CHUNK`."""
+"""Logits that exist at a time on a GPU: `mas_train.learner.output_head.CHUNK`."""
 LOGITS_COPIES = 3
 """Float32 arrays of so many: log-probabilities, their gradient, one in between."""
 

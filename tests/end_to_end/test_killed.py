@@ -55,7 +55,7 @@ def wait_for_steps(folder, count, process):
 
 
 def assert_equal_runs(one, other):
-    from mas_train.metrics_log import read_metrics
+    from mas_train.run.metrics_log import read_metrics
 
     assert weights(one).keys() == weights(other).keys()
     for name, array in weights(one).items():

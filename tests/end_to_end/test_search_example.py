@@ -12,7 +12,7 @@ import pytest
 
 import mas_envs
 from mas_envs.episodes.schema import ToolResult
-from mas_train.metrics_log import read_metrics
+from mas_train.run.metrics_log import read_metrics
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

@@ -142,7 +142,7 @@ def test_its_tables_are_those_of_the_code():
 def test_its_numbers_are_those_of_the_code():
     pytest.importorskip("torch")
     from mas_envs import failure_watch
-    from mas_train.learner import MAX_SKIPPED
+    from mas_train.learner.learner import MAX_SKIPPED
     from mas_train.trained_model import PROBE_TOLERANCE
 
     assert PROBE_TOLERANCE == {"float32": 0.001, "bfloat16": 0.1}

@@ -8,13 +8,13 @@ import torch
 
 from mas_train.config import LossConfig, OptimizerConfig
 from mas_train.engines.hf_model import load_pretrained
-from mas_train.learner import Learner
-from mas_train.log_probs import row_log_probs, token_log_probs
-from mas_train.master_weights import MasterWeights
-from mas_train.offload import move_state
-from mas_train.packing import attention, pack_rows, packed_attention
-from mas_train.rows import Rows
-from mas_train.sharded.learner import ShardedLearner, load_model
+from mas_train.experience.rows import Rows
+from mas_train.learner.learner import Learner
+from mas_train.learner.log_probs import row_log_probs, token_log_probs
+from mas_train.learner.master_weights import MasterWeights
+from mas_train.learner.offload import move_state
+from mas_train.learner.packing import attention, pack_rows, packed_attention
+from mas_train.learner.sharded.learner import ShardedLearner, load_model
 from tests.gpu.random_model import word_ids
 
 BUDGET = 2048

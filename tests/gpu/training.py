@@ -8,11 +8,11 @@ from mas_envs import EpisodeWriter, read_episodes
 from mas_envs.failure_watch import FailureWatch
 from mas_train.config import resolve
 from mas_train.environment import make_env, run_tasks
+from mas_train.experience.rows import episode_rows
 from mas_train.loop import train_step
 from mas_train.plan import make_plan
-from mas_train.rows import episode_rows
-from mas_train.run_folder import RunState
-from mas_train.stopping import StopSignal
+from mas_train.run.run_folder import RunState
+from mas_train.run.stopping import StopSignal
 from mas_train.team import Team
 from mas_train.trained_model import PROBE_TOLERANCE
 

@@ -326,7 +326,7 @@ def test_the_benchmarks_numbers_come_from_the_grades():
 
 
 def test_rows_of_the_trainer_have_the_turns_rewards():
-    from mas_train.rows import episode_rows
+    from mas_train.experience.rows import episode_rows
 
     env = mas_envs.make("proposer-solver-v0", tasks=ARITH, invalid_penalty=0.25)
     episodes = collect(env, env.tasks, Knows(env.tasks), samples=2) + collect(env, env.tasks)

@@ -52,7 +52,7 @@ def tiny_qwen():
 @pytest.fixture
 def random_rows():
     """A factory of rows with random tokens, lengths, temperatures and sampler log-probs."""
-    from mas_train.rows import Rows
+    from mas_train.experience.rows import Rows
 
     def build(n=12, seed=0, longest=14, roles=("solver", "verifier"), temperatures=(1.0, 0.7, 1.5)):
         rng = np.random.default_rng(seed)

@@ -8,7 +8,7 @@ import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from mas_envs.errors import UserError
-from mas_train import output_head
+from mas_train.learner import output_head
 
 
 def tiny_model(dtype="float32", tied=True, layers=2, seed=0):

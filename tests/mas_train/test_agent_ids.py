@@ -15,7 +15,7 @@ from mas_envs.errors import UserError
 from mas_train.config import load, resolve
 from mas_train.environment import make_env
 from mas_train.loop import train
-from mas_train.metrics_log import read_metrics
+from mas_train.run.metrics_log import read_metrics
 from tests.mas_train.run_cases import stored, timeless, weights
 
 pytest.importorskip("torch")

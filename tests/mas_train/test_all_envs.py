@@ -18,10 +18,10 @@ from mas_envs.registration import all_specs
 from mas_train.advantages import advantages
 from mas_train.config import resolve
 from mas_train.demo.tiny_model import WEIGHTS
+from mas_train.experience.rows import episode_rows
 from mas_train.loop import train
-from mas_train.metrics_log import headline, read_metrics
-from mas_train.plots import plot_run
-from mas_train.rows import episode_rows
+from mas_train.run.metrics_log import headline, read_metrics
+from mas_train.run.plots import plot_run
 from tests.mas_train.run_cases import stored, timeless, weights
 
 pytest.importorskip("torch")

@@ -20,8 +20,8 @@ from mas_train.conformance.__main__ import app
 from mas_train.conformance.cases import FOLDER
 from mas_train.conformance.generate.__main__ import golden
 from mas_train.conformance.ours import OURS, check_ours
+from mas_train.learner.weights import AGGREGATIONS
 from mas_train.losses import SURROGATES, gspo, kl_penalty, ppo
-from mas_train.weights import AGGREGATIONS
 from tests.end_to_end.test_docs import DOCS, run_blocks
 
 
@@ -35,7 +35,7 @@ def test_the_generator_shares_no_code_with_the_trainer():
     code = (
         "import sys, mas_train.conformance.generate.__main__ as g; g.golden();"
         "print([m for m in sys.modules if m.startswith(('mas_train.advantages', 'mas_train.losses',"
-        "'mas_train.weights', 'mas_train.kl_reward', 'mas_train.overlong', 'torch'))])"
+        "'mas_train.learner', 'mas_train.experience', 'torch'))])"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "[]"
@@ -320,7 +320,7 @@ def test_the_command_line_checks_a_function_of_the_current_folder(tmp_path):
 
 
 def test_the_command_line():
-    right = invoke("mas_train.weights:token_weights", "--kind", "weights")
+    right = invoke("mas_train.learner.weights:token_weights", "--kind", "weights")
     assert right.exit_code == 0 and "12 passed, 0 failed, 0 skipped" in right.stdout
     here = "tests.mas_train.test_conformance"
     arrays = invoke(f"{here}:numpy_gspo", "--kind", "loss", "--name", "gspo", "--numpy")
@@ -328,7 +328,7 @@ def test_the_command_line():
     strict = invoke(f"{here}:numpy_gspo", "--kind", "loss", "--name", "gspo", "--numpy",
                     "--tolerance", "1e-16")  # fmt: skip
     assert strict.exit_code == 1
-    unknown = invoke("mas_train.weights:token_weights", "--kind", "weight")
+    unknown = invoke("mas_train.learner.weights:token_weights", "--kind", "weight")
     assert unknown.exit_code == 2 and "did you mean 'weights'" in unknown.stderr
 
 

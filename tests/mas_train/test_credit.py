@@ -9,7 +9,7 @@ import pytest
 
 from mas_train.advantages import advantages, anchors
 from mas_train.config import resolve
-from mas_train.credit import assign_credit
+from mas_train.experience.credit import assign_credit
 
 TREE = {"agents": {"solver": {"model": "a"}, "verifier": {"model": "a"}},
         "models": {"a": {"path": "x"}}}  # fmt: skip

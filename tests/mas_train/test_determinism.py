@@ -17,7 +17,7 @@ import pytest
 
 import mas_envs
 from mas_train.loop import train
-from mas_train.metrics_log import read_metrics
+from mas_train.run.metrics_log import read_metrics
 from tests.mas_train.run_cases import stored, timeless, weights
 
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from mas_envs.errors import UserError
-from mas_train import checkpoint
 from mas_train.demo.run import run_demo
 from mas_train.engines.hf_model import quiet
 from mas_train.loop import train
-from mas_train.metrics_log import read_metrics
+from mas_train.run import checkpoint
+from mas_train.run.metrics_log import read_metrics
 from mas_train.team import Team
 from tests.mas_train.run_cases import stored
 

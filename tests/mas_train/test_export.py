@@ -14,10 +14,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from mas_envs.errors import BadFile, UnknownName, UserError  # noqa: E402
-from mas_train import checkpoint as checkpoints  # noqa: E402
 from mas_train.cli import app  # noqa: E402
 from mas_train.demo import tiny_model  # noqa: E402
-from mas_train.export import checkpoint_of, export  # noqa: E402
+from mas_train.run import checkpoint as checkpoints  # noqa: E402
+from mas_train.run.export import checkpoint_of, export  # noqa: E402
 
 
 class Trained:
@@ -178,7 +178,7 @@ def lora_run(tmp_path: Path) -> tuple[Path, Any]:
     """A run whose model is an adapter on a base that lies in a folder, and that model."""
     pytest.importorskip("peft", reason="peft is not installed (extra lora)")
     from mas_train.config import LoraConfig, ModelConfig
-    from mas_train.lora import adapted_model, save_adapter
+    from mas_train.learner.lora import adapted_model, save_adapter
 
     tiny_model.save(tiny_model.build_model(3, num_hidden_layers=1), tmp_path / "base")
     settings = ModelConfig(path=str(tmp_path / "base"), lora=LoraConfig(rank=4))
@@ -206,7 +206,7 @@ def test_an_adapter_is_merged_into_its_base(lora_run: tuple[Path, Any]) -> None:
     merged = transformers.AutoModelForCausalLM.from_pretrained(run.parent / "out")
     assert not (run.parent / "out" / "adapter_config.json").exists()
     from mas_train.config import LoraConfig
-    from mas_train.lora import adapter_off, merged_weights
+    from mas_train.learner.lora import adapter_off, merged_weights
 
     ids = torch.arange(20)[None]
     with torch.no_grad():

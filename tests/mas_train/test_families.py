@@ -24,9 +24,9 @@ from mas_train.config import LossConfig, OptimizerConfig
 from mas_train.demo.tiny_model import build_tokenizer
 from mas_train.engines.hf_model import load_pretrained
 from mas_train.engines.transformers import TransformersEngine
-from mas_train.learner import Learner
-from mas_train.log_probs import row_log_probs
-from mas_train.rows import episode_rows
+from mas_train.experience.rows import episode_rows
+from mas_train.learner.learner import Learner
+from mas_train.learner.log_probs import row_log_probs
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

@@ -9,9 +9,15 @@ import msgspec
 import numpy as np
 import pytest
 
-from mas_train.credit import assign_credit
 from mas_train.environment import make_env, run_tasks
-from mas_train.gather import decisions_of, gather, gathered_rows, prompts_of, without_signal
+from mas_train.experience.credit import assign_credit
+from mas_train.experience.gather import (
+    decisions_of,
+    gather,
+    gathered_rows,
+    prompts_of,
+    without_signal,
+)
 from mas_train.team import Team
 
 torch = pytest.importorskip("torch")

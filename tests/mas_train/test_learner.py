@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from mas_envs.errors import UnknownName, UserError
 from mas_train.advantages import advantages
 from mas_train.config import CorrectionConfig, LossConfig, OptimizerConfig
-from mas_train.learner import MAX_SKIPPED, Learner, NonFiniteGradient
-from mas_train.log_probs import row_log_probs
-from mas_train.rows import Rows
-from mas_train.schedule import lr_factor
-from mas_train.weights import AGGREGATIONS, token_weights
+from mas_train.experience.rows import Rows
+from mas_train.learner.learner import MAX_SKIPPED, Learner, NonFiniteGradient
+from mas_train.learner.log_probs import row_log_probs
+from mas_train.learner.schedule import lr_factor
+from mas_train.learner.weights import AGGREGATIONS, token_weights
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}
 
@@ -116,7 +116,7 @@ def test_packing_micro_batches_and_order_do_not_change_the_gradient(
 
 def test_computing_pi_old_changes_nothing_on_policy(tiny_qwen, random_rows, monkeypatch):
     """The cheap path (pi_old = pi detached) is the expensive one, exactly."""
-    from mas_train import learner as module
+    from mas_train.learner import learner as module
 
     rows, a = random_rows(10), np.random.default_rng(0).normal(size=10)
     rows = Rows(**{**_fields(rows), "trajectory": np.zeros(10, np.int64)})  # one mini-batch

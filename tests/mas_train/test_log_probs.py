@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from mas_envs.errors import UserError
-from mas_train import output_head
-from mas_train.log_probs import row_log_probs, token_log_probs
-from mas_train.packing import pack_rows, packed_attention
+from mas_train.learner import output_head
+from mas_train.learner.log_probs import row_log_probs, token_log_probs
+from mas_train.learner.packing import pack_rows, packed_attention
 
 SOME = settings(
     max_examples=15,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import mas_envs
 from mas_envs.errors import UserError
-from mas_train.gather import prompts_of
+from mas_train.experience.gather import prompts_of
 from mas_train.loop import train
-from mas_train.metrics_log import MetricsLog, read_metrics
-from mas_train.stopping import Stopped
+from mas_train.run.metrics_log import MetricsLog, read_metrics
+from mas_train.run.stopping import Stopped
 from tests.mas_train.run_cases import stored, timeless, weights
 
 torch = pytest.importorskip("torch")

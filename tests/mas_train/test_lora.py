@@ -11,14 +11,12 @@ import pytest
 import torch
 
 from mas_envs.errors import BadFile, UserError
-from mas_train.checkpoint import existing
 from mas_train.config import LoraConfig, LossConfig, ModelConfig, OptimizerConfig
 from mas_train.engines.hf_model import load_pretrained
 from mas_train.environment import make_env
-from mas_train.learner import Learner
-from mas_train.log_probs import row_log_probs
-from mas_train.loop import train
-from mas_train.lora import (
+from mas_train.learner.learner import Learner
+from mas_train.learner.log_probs import row_log_probs
+from mas_train.learner.lora import (
     adapted_model,
     adapter_off,
     adapter_weights,
@@ -28,10 +26,12 @@ from mas_train.lora import (
     merged_weights,
     save_adapter,
 )
-from mas_train.metrics_log import read_metrics
+from mas_train.learner.weights import token_weights
+from mas_train.loop import train
 from mas_train.model_path import DEMO
+from mas_train.run.checkpoint import existing
+from mas_train.run.metrics_log import read_metrics
 from mas_train.team import Team
-from mas_train.weights import token_weights
 
 LINEAR = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 LORA = LoraConfig(rank=4, alpha=6.0)

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from mas_envs.errors import UnknownName, UserError
 from mas_train.config import CLIPS, CorrectionConfig, LossConfig
-from mas_train.kl_reward import ESTIMATORS, kl_reward
+from mas_train.experience.kl_reward import ESTIMATORS, kl_reward
+from mas_train.experience.overlong import overlong_penalty
 from mas_train.losses import (
     SURROGATES,
     cispo,
@@ -24,7 +25,6 @@ from mas_train.losses import (
     surrogate,
     value_loss,
 )
-from mas_train.overlong import overlong_penalty
 
 
 def f64(values):

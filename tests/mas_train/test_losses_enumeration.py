@@ -14,7 +14,7 @@ import torch
 
 from mas_train.advantages import advantages
 from mas_train.config import CorrectionConfig, LossConfig
-from mas_train.kl_reward import kl_reward
+from mas_train.experience.kl_reward import kl_reward
 from mas_train.losses import kl_penalty, surrogate
 
 LENGTH, END = 3, 2

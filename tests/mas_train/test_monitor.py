@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mas_train.advantages import advantages
-from mas_train.monitor import agent_statistics
+from mas_train.run.monitor import agent_statistics
 
 
 def team(rng, trajectories=24):

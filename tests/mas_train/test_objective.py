@@ -11,9 +11,9 @@ import torch
 
 from mas_envs.errors import UserError
 from mas_train.config import KLConfig, LossConfig, OptimizerConfig
-from mas_train.learner import Learner
-from mas_train.log_probs import row_log_probs
-from mas_train.weights import token_weights
+from mas_train.learner.learner import Learner
+from mas_train.learner.log_probs import row_log_probs
+from mas_train.learner.weights import token_weights
 
 OPTIMIZER = OptimizerConfig(lr=1e-3)
 

@@ -15,16 +15,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 import mas_envs
 from mas_envs.errors import MachineryError, TooManyFailures
-from mas_train import checkpoint
 from mas_train.advantages import advantages
-from mas_train.credit import Credit
 from mas_train.demo.tiny_model import WEIGHTS
 from mas_train.environment import make_env, run_tasks
-from mas_train.gather import play, prompts_of
+from mas_train.experience.credit import Credit
+from mas_train.experience.gather import play, prompts_of
+from mas_train.experience.rows import episode_rows
 from mas_train.loop import train
-from mas_train.metrics_log import read_metrics
-from mas_train.plots import plot_run
-from mas_train.rows import episode_rows
+from mas_train.run import checkpoint
+from mas_train.run.metrics_log import read_metrics
+from mas_train.run.plots import plot_run
 from mas_train.team import Team
 from tests.mas_train.run_cases import stored, timeless, weights
 

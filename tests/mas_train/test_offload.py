@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from mas_train.config import LossConfig, OptimizerConfig
-from mas_train.learner import Learner
-from mas_train.master_weights import MasterWeights
-from mas_train.offload import move_state
+from mas_train.learner.learner import Learner
+from mas_train.learner.master_weights import MasterWeights
+from mas_train.learner.offload import move_state
 
 
 def test_what_moves_and_what_stays():

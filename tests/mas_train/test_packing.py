@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mas_envs.errors import UserError
-from mas_train.log_probs import row_log_probs, token_log_probs
-from mas_train.packing import Blocks, balanced, crossover, pack_rows, packed_attention, plan
+from mas_train.learner.log_probs import row_log_probs, token_log_probs
+from mas_train.learner.packing import Blocks, balanced, crossover, pack_rows, packed_attention, plan
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 

@@ -119,7 +119,7 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_weights_and_optimizer_are_exactly_the_tensors(dtype: str) -> None:
-    from mas_train.learner import Learner
+    from mas_train.learner.learner import Learner
 
     config = hf_config("qwen3", tie_word_embeddings=True)
     model = transformers.AutoModelForCausalLM.from_config(config).to(getattr(torch, dtype))
@@ -178,7 +178,7 @@ def test_activations_are_within_a_tenth_of_the_measured(family: str, dtype: str)
 
 
 def test_the_chunk_of_logits_is_the_learners() -> None:
-    from mas_train.output_head import CHUNK
+    from mas_train.learner.output_head import CHUNK
 
     assert LOGITS_CHUNK == CHUNK
 
@@ -226,7 +226,7 @@ def test_lora_trains_adapters_and_shares_the_base() -> None:
 
 def test_lora_counts_what_peft_trains() -> None:
     pytest.importorskip("peft", reason="peft is not installed (extra lora)")
-    from mas_train.lora import add_adapter
+    from mas_train.learner.lora import add_adapter
 
     config = hf_config("qwen3", attention_bias=True)
     base = transformers.AutoModelForCausalLM.from_config(config)

@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from mas_envs.errors import UserError
-from mas_train import plots
-from mas_train.plots import line, needs_log_axis, plot_run, running_mean
+from mas_train.run import plots
+from mas_train.run.plots import line, needs_log_axis, plot_run, running_mean
 
 
 def metrics(steps: int) -> list[dict]:
@@ -125,5 +125,5 @@ def test_the_same_run_gives_the_same_bytes(tmp_path):
 
 
 def test_matplotlib_is_loaded_only_to_draw():
-    code = "import sys, mas_train.plots; sys.exit('matplotlib' in sys.modules)"
+    code = "import sys, mas_train.run.plots; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

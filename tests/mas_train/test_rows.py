@@ -7,7 +7,7 @@ import pytest
 
 from mas_envs.episodes.schema import Episode, Sampling, ToolResult, Turn
 from mas_envs.errors import UserError
-from mas_train.rows import episode_rows
+from mas_train.experience.rows import episode_rows
 
 
 def turn(index, role, batch=None, tokens=3, penalty=0.0, **changes):

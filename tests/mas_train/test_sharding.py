@@ -10,12 +10,12 @@ import pytest
 import torch
 
 from mas_envs.errors import UserError
-from mas_train import output_head
 from mas_train.advantages import advantages
 from mas_train.config import CorrectionConfig, KLConfig, LossConfig, OptimizerConfig, ValueConfig
-from mas_train.learner import Learner
-from mas_train.sharded.learner import ShardedLearner
-from mas_train.sharded.state import load_state, save_state
+from mas_train.learner import output_head
+from mas_train.learner.learner import Learner
+from mas_train.learner.sharded.learner import ShardedLearner
+from mas_train.learner.sharded.state import load_state, save_state
 from tests.mas_train.sharding_cases import refuse, tiny_model, with_chunks, with_weights
 
 TOLERANCE = {"float32": 1e-6, "float64": 1e-12}

@@ -15,7 +15,7 @@ import pytest
 
 from mas_envs.errors import MachineryError
 from mas_train.config import LossConfig, OptimizerConfig
-from mas_train.sharded.learner import ShardedLearner
+from mas_train.learner.sharded.learner import ShardedLearner
 from tests.mas_train.sharding_cases import alone_fails, tiny_model
 
 pytestmark = pytest.mark.slow

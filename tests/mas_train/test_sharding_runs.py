@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from mas_envs.errors import BadFile, MachineryError, UserError
-from mas_train import checkpoint
 from mas_train.loop import train
-from mas_train.run_folder import RunFolder
+from mas_train.run import checkpoint
+from mas_train.run.run_folder import RunFolder
 from mas_train.team import Team
 
 pytestmark = pytest.mark.slow

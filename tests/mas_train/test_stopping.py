@@ -11,11 +11,11 @@ import sys
 import numpy as np
 import pytest
 
-from mas_train import checkpoint
-from mas_train.learner import Learner
+from mas_train.learner.learner import Learner
 from mas_train.loop import train
-from mas_train.metrics_log import read_metrics
-from mas_train.stopping import Stopped, StopSignal
+from mas_train.run import checkpoint
+from mas_train.run.metrics_log import read_metrics
+from mas_train.run.stopping import Stopped, StopSignal
 from tests.mas_train.run_cases import stored, timeless, weights
 
 INT, TERM = signal.SIGINT, signal.SIGTERM

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mas_envs.errors import UnknownName, UserError
-from mas_train.weights import AGGREGATIONS, token_weights
+from mas_train.learner.weights import AGGREGATIONS, token_weights
 
 
 @given(

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 
 import mas_envs
 from mas_train.cli import app
-from mas_train.metrics_log import read_metrics
+from mas_train.run.metrics_log import read_metrics
 
 
 @pytest.mark.parametrize("lora", [None, {"rank": 4, "alpha": 8.0}], ids=["whole", "adapters"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from mas_train.master_weights import MasterWeights
+from mas_train.learner.master_weights import MasterWeights
 
 
 def move_state(

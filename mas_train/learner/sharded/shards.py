@@ -2,7 +2,7 @@
 
 FSDP2 (`fully_shard`) keeps each parameter, its gradient and its optimizer state cut over the ranks,
 gathers one decoder layer at a time to compute with it, and sums the gradients. Since the weight of
-every token is global (`mas_train.weights`), that sum is the gradient of one process.
+every token is global (`mas_train.learner.weights`), that sum is the gradient of one process.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from mas_train.master_weights import HALF
-from mas_train.packing import balanced
-from mas_train.rows import Rows
-from mas_train.update_metrics import UpdateMetrics
+from mas_train.experience.rows import Rows
+from mas_train.learner.master_weights import HALF
+from mas_train.learner.packing import balanced
+from mas_train.learner.update_metrics import UpdateMetrics
 
 T = TypeVar("T")
 

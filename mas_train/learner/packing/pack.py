@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mas_envs.errors import UserError
-from mas_train.packing.plan import plan
-from mas_train.rows import Rows
+from mas_train.experience.rows import Rows
+from mas_train.learner.packing.plan import plan
 
 NARROW = 0.75
 """A rectangle's shortest row is at least this share of its longest, unless it is nearly alone."""

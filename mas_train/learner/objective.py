@@ -8,12 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from mas_train.batch import Batch
 from mas_train.config import LossConfig
-from mas_train.log_probs import token_log_probs
+from mas_train.learner.batch import Batch
+from mas_train.learner.log_probs import token_log_probs
+from mas_train.learner.packing import Pack
+from mas_train.learner.value_head import value_of
 from mas_train.losses import Surrogate, kl_penalty, surrogate, value_loss
-from mas_train.packing import Pack
-from mas_train.value_head import value_of
 
 
 class PackLoss(NamedTuple):

@@ -16,20 +16,20 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from mas_envs.errors import MasError
-from mas_train.batch import Batch, PerToken, mini_batches, trainable
 from mas_train.config import LossConfig, OptimizerConfig
-from mas_train.log_probs import row_log_probs
-from mas_train.master_weights import MasterWeights
-from mas_train.objective import pack_loss
-from mas_train.offload import move_state
-from mas_train.packing import pack_rows, packed_attention
-from mas_train.rows import Rows
-from mas_train.schedule import lr_factor
-from mas_train.update_metrics import UpdateMetrics
-from mas_train.value_head import new_value_head, row_values
+from mas_train.experience.rows import Rows
+from mas_train.learner.batch import Batch, PerToken, mini_batches, trainable
+from mas_train.learner.log_probs import row_log_probs
+from mas_train.learner.master_weights import MasterWeights
+from mas_train.learner.objective import pack_loss
+from mas_train.learner.offload import move_state
+from mas_train.learner.packing import pack_rows, packed_attention
+from mas_train.learner.schedule import lr_factor
+from mas_train.learner.update_metrics import UpdateMetrics
+from mas_train.learner.value_head import new_value_head, row_values
 
 if TYPE_CHECKING:
-    from mas_train.sharded.shards import Shards
+    from mas_train.learner.sharded.shards import Shards
 
 MAX_SKIPPED = 3
 """So many steps in a row may be skipped for a non-finite gradient; then it is an error."""
@@ -48,7 +48,7 @@ class Learner:
     set to 0: it would make the learner's log-probs differ from the sampler's. A half-precision
     model has its optimizer work on float32 copies of its weights. `value_head` adds one, for a loss
     with `value`. `sharded`: this process is one rank of the default process group and keeps its
-    part only (`mas_train.sharded`); every method is collective then.
+    part only (`mas_train.learner.sharded`); every method is collective then.
 
     `version` counts calls of `update`; a rollout made with these weights carries it.
     """
@@ -73,7 +73,7 @@ class Learner:
         self.value_head = new_value_head(model) if value_head else None
         self.shards = None
         if sharded:
-            from mas_train.sharded.shards import Shards
+            from mas_train.learner.sharded.shards import Shards
 
             self.shards = Shards(model, self.value_head)
         self.parameters = [p for p in model.parameters() if p.requires_grad]

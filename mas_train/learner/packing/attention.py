@@ -12,7 +12,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
 from mas_envs.errors import UserError
-from mas_train.packing.pack import Blocks, Rectangle
+from mas_train.learner.packing.pack import Blocks, Rectangle
 
 ATTENTION = "mas_train_packed"
 HALF = (torch.bfloat16, torch.float16)

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mas_envs.errors import UserError
-from mas_train.rows import Rows
-from mas_train.weights import token_weights
+from mas_train.experience.rows import Rows
+from mas_train.learner.weights import token_weights
 
 PerToken = Sequence[NDArray[np.floating[Any]]]
 """One array [T] per row."""

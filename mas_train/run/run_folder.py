@@ -12,8 +12,8 @@ from typing import Any
 
 from mas_envs.errors import BadFile, UserError
 from mas_envs.files import lock_folder, whole_file
-from mas_train import checkpoint
 from mas_train.config import Config
+from mas_train.run import checkpoint
 
 
 @dataclass

@@ -28,12 +28,12 @@ from transformers import PreTrainedModel
 from mas_envs.errors import MachineryError, UserError
 from mas_train.config import OptimizerConfig
 from mas_train.engines.hf_model import quiet
-from mas_train.learner import Learner
-from mas_train.log_probs import row_log_probs
-from mas_train.rows import Rows
-from mas_train.sharded.group import bytes_of
-from mas_train.sharded.shards import Shards
-from mas_train.sharded.state import load_state, save_state
+from mas_train.experience.rows import Rows
+from mas_train.learner.learner import Learner
+from mas_train.learner.log_probs import row_log_probs
+from mas_train.learner.sharded.group import bytes_of
+from mas_train.learner.sharded.shards import Shards
+from mas_train.learner.sharded.state import load_state, save_state
 
 TIMEOUT = datetime.timedelta(minutes=30)
 """Of one collective. The parent notices a rank that ends; this is for one that stands still."""

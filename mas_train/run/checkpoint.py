@@ -4,7 +4,7 @@
         state.json             schema, step, position in the stored episodes, who plays what
         <model>/               a Hugging Face folder (weights, tokenizer): loads anywhere
         <model>.optimizer.pt   optimizer and schedule; of a model on several processes a folder
-                               <model>.optimizer (see `mas_train.sharded.state`)
+                               <model>.optimizer (see `mas_train.learner.sharded.state`)
 
 A checkpoint is written under a temporary name (`.step-000020`) and renamed when whole; it is
 renamed back before it is removed. So whatever is named `step-…` is complete, and what a killed

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from mas_envs import Episode
-from mas_train.monitor import agent_statistics
-from mas_train.rows import Rows
+from mas_train.experience.rows import Rows
+from mas_train.run.monitor import agent_statistics
 
 
 def step_metrics(

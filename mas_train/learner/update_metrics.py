@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from mas_train.objective import PackLoss
+from mas_train.learner.objective import PackLoss
 
 
 class UpdateMetrics:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from mas_train.learner import Learner
+    from mas_train.learner.learner import Learner
 
 
 def folder_of(file: Path) -> Path:
@@ -83,7 +83,7 @@ def _resumable(learner: Learner) -> dict[str, Any]:
 
 def _cut(state: dict[str, Any], learner: Learner) -> None:
     """Replace the whole tensors of a single process by this rank's parts."""
-    from mas_train.sharded.shards import cut_like
+    from mas_train.learner.sharded.shards import cut_like
 
     for place, values in state["optimizer"]["state"].items():
         like = learner.parameters[place]

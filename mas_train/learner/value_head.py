@@ -9,9 +9,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from mas_train.log_probs import token_log_probs
-from mas_train.packing import pack_rows
-from mas_train.rows import Rows
+from mas_train.experience.rows import Rows
+from mas_train.learner.log_probs import token_log_probs
+from mas_train.learner.packing import pack_rows
 
 
 def new_value_head(model: Any) -> nn.Linear:

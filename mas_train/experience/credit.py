@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mas_train.advantages import advantages, anchors, counterfactual, gae, needs, whiten
-from mas_train.batch import PerToken
 from mas_train.config import Config
-from mas_train.kl_reward import kl_reward
-from mas_train.overlong import overlong_penalty
-from mas_train.rows import Rows
+from mas_train.experience.kl_reward import kl_reward
+from mas_train.experience.overlong import overlong_penalty
+from mas_train.experience.rows import Rows
+from mas_train.learner.batch import PerToken
 
 
 class Credit(NamedTuple):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mas_envs import Episode, Fork, Sampling, Task, TaskSet, WorkflowEnv, rollout
 from mas_envs.episodes.schema import row_rewards
 from mas_train.config import Config
-from mas_train.rows import Rows, episode_rows
+from mas_train.experience.rows import Rows, episode_rows
 from mas_train.team import Team
 
 Told = Callable[[str], None]

@@ -18,8 +18,8 @@ from typing import Any
 
 from mas_envs.errors import BadFile, UnknownName, UserError
 from mas_envs.protocol import role_of
-from mas_train import checkpoint as checkpoints
-from mas_train.run_folder import disk_errors
+from mas_train.run import checkpoint as checkpoints
+from mas_train.run.run_folder import disk_errors
 
 ADAPTER = "adapter_config.json"
 """What makes a folder that of an adapter."""
@@ -123,7 +123,7 @@ def _check_weights(folder: Path) -> None:
 
 def _merge(folder: Path, out: Path) -> None:
     """Base and adapter as one model, in the run's dtype. Raises `UserError`."""
-    from mas_train.lora import load_merged
+    from mas_train.learner.lora import load_merged
 
     model, tokenizer = load_merged(folder, _dtype(folder))
     model.save_pretrained(out)

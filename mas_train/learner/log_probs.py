@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from mas_envs.errors import UserError
-from mas_train.output_head import score
-from mas_train.packing import Pack, pack_rows, packed_attention
-from mas_train.rows import Rows
+from mas_train.experience.rows import Rows
+from mas_train.learner.output_head import score
+from mas_train.learner.packing import Pack, pack_rows, packed_attention
 
 
 class TokenLogProbs(NamedTuple):

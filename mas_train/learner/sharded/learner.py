@@ -1,4 +1,4 @@
-"""A learner on several processes, with the methods of `mas_train.learner.Learner`."""
+"""A learner on several processes, with the methods of `mas_train.learner.learner.Learner`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from mas_train.batch import PerToken
 from mas_train.config import LossConfig, OptimizerConfig
 from mas_train.engines.chat import checked_path
 from mas_train.engines.hf_model import load_pretrained
-from mas_train.rows import Rows
-from mas_train.sharded.group import Group
+from mas_train.experience.rows import Rows
+from mas_train.learner.batch import PerToken
+from mas_train.learner.sharded.group import Group
 
 
 class ShardedLearner:

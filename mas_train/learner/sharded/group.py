@@ -28,7 +28,7 @@ GRACE_S = 10.0
 """After a rank failed, the others have so long to say the same; then they are ended."""
 _CODE = (
     "import json, sys; sys.path[:], arguments = json.loads(sys.argv[1]); "
-    "from mas_train.sharded.worker import main; main(*arguments)"
+    "from mas_train.learner.sharded.worker import main; main(*arguments)"
 )
 
 

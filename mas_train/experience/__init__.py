@@ -1,0 +1,1 @@
+"""From episodes to what the learner takes: played, made into rows, credited."""

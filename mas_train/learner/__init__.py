@@ -1,0 +1,1 @@
+"""The learner: the loss and its gradient over packed rows, optimizers, adapters, shards."""
