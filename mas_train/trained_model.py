@@ -13,30 +13,18 @@ from typing import Any
 import numpy as np
 import torch
 from safetensors import SafetensorError
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from mas_envs.errors import BadFile, MachineryError, UserError
 from mas_train.config import Config, ModelConfig
 from mas_train.engines.adapter import Adapter
 from mas_train.engines.base import Engine
-from mas_train.engines.hf_model import load_pretrained
-from mas_train.engines.load import local_device
 from mas_train.experience.credit import Credit
 from mas_train.experience.rows import Rows
 from mas_train.learner.batch import at_rows
-from mas_train.learner.learner import Learner
-from mas_train.learner.log_probs import row_log_probs
-from mas_train.learner.lora import (
-    Bases,
-    adapted_model,
-    adapter_off,
-    adapter_weights,
-    load_adapter,
-    merged_weights,
-    save_adapter,
-)
-from mas_train.learner.sharded.learner import ShardedLearner, load_model, load_tokenizer
-from mas_train.learner.sharded.state import load_state, save_state, stored
+from mas_train.learner.lora import Bases
+from mas_train.learner.making import AdapterLearner, make_learner
+from mas_train.learner.sharded.learner import load_model
+from mas_train.learner.sharded.state import stored
 from mas_train.run.checkpoint import optimizer_file
 
 PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
@@ -66,7 +54,6 @@ class TrainedModel:
             if agent.model == name
         }
         self.loss, self.train, self.rollout = config.loss, config.train, config.rollout
-        self._reference: Any = None
         assert self.settings.optimizer is not None
         path = weights_path(name, self.settings, checkpoint)
         options: dict[str, Any] = {
@@ -77,29 +64,11 @@ class TrainedModel:
             "value_head": config.loss.value is not None,
             "gradient_checkpointing": self.settings.gradient_checkpointing,
         }
-        self.learner: Any  # a Learner, or what stands for one on several processes
-        if self.settings.devices > 1:
-            self.learner, self.tokenizer = sharded(name, self.settings, path, options)
-        else:
-            model, self.tokenizer = self._load(path, config.run.seed, bases)
-            self.learner = Learner(model, **options)
+        self.learner, self.tokenizer = make_learner(
+            name, self.settings, path, bases, config.run.seed, options
+        )
         if checkpoint is not None:
             self._restore(optimizer_file(checkpoint, name))
-
-    def _load(
-        self, path: str, seed: int, bases: Bases
-    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        """The model to train, from `path`, and its tokenizer; an adapter's base is in `bases`."""
-        settings = self.settings
-        if settings.lora is None:
-            model, tokenizer = load_pretrained(path, settings.dtype, settings.revision)
-            return torch.nn.Module.to(model, local_device()), tokenizer
-        found = adapted_model(
-            self.name, settings, bases, device=torch.device(local_device()), seed=seed
-        )
-        if path != settings.path:
-            load_adapter(found[0], Path(path))
-        return found
 
     def look(self, rows: Rows, columns: dict[str, list[Any]]) -> None:
         """Fill in, for this model's rows, what its loss needs to know of each token before it
@@ -137,16 +106,8 @@ class TrainedModel:
     def _reference_log_probs(self, rows: Rows) -> list[Any]:
         """Of the weights that the run started from; an adapter started from its base."""
         settings = self.settings
-        if settings.devices > 1:
-            make = partial(load_model, settings.path, settings.dtype, settings.revision)
-            return self.learner.reference_log_probs(make, rows)  # type: ignore[no-any-return]
-        if settings.lora is not None:
-            with adapter_off(self.learner.model):
-                return row_log_probs(self.learner.model, rows, self.train.token_budget)
-        if self._reference is None:
-            model, _ = load_pretrained(settings.path, settings.dtype, settings.revision)
-            self._reference = torch.nn.Module.to(model, local_device())
-        return row_log_probs(self._reference, rows, self.train.token_budget)
+        start = partial(load_model, settings.path, settings.dtype, settings.revision)
+        return self.learner.reference_log_probs(start, rows)
 
     def plays(self, agent: str) -> bool:
         """Whether this model speaks for the agent of that id."""
@@ -199,19 +160,14 @@ class TrainedModel:
 
     def close(self) -> None:
         """End the learner's processes, if it has any."""
-        if self.settings.devices > 1:
-            self.learner.close()
+        self.learner.close()
 
     def _weights(self) -> Any:
         """What the engine takes: all weights, or the adapter's where it can add them itself."""
-        if self.settings.devices > 1:
-            return self.learner.named_weights()
-        weights = self.learner.model.state_dict()
-        if self.settings.lora is None:
-            return weights
         if isinstance(self.engine, Adapter):
-            return adapter_weights(weights.items())
-        return merged_weights(weights.items(), self.settings.lora)
+            assert isinstance(self.learner, AdapterLearner)
+            return self.learner.adapter_weights()
+        return self.learner.named_weights()
 
     def save(self, folder: Path, optimizer_file: Path) -> None:
         """Weights and tokenizer as a Hugging Face folder, the learner's state beside it.
@@ -219,44 +175,19 @@ class TrainedModel:
         Of a model with an adapter only the adapter is written, as PEFT does.
         """
         try:
-            if self.settings.devices > 1:
-                self.learner.save_weights(folder)
-            elif self.settings.lora is None:
-                self.learner.model.save_pretrained(folder)
-            else:
-                save_adapter(self.learner.model, folder.name, folder.parent)
+            self.learner.save_weights(folder)
             self.tokenizer.save_pretrained(folder)
-            if self.settings.devices > 1:
-                self.learner.save_state(optimizer_file)
-            else:
-                save_state(self.learner, optimizer_file)
+            self.learner.save_state(optimizer_file)
         except (SafetensorError, RuntimeError) as error:  # their words for a full disk
             cause = error.__context__ if isinstance(error.__context__, OSError) else error
             raise OSError(f"model {self.name!r}: {cause}") from error
 
     def _restore(self, file: Path) -> None:
         try:
-            if self.settings.devices > 1:
-                self.learner.load_state(file)
-            else:
-                load_state(self.learner, file)
+            self.learner.load_state(file)
         except (OSError, EOFError, KeyError, ValueError, RuntimeError, UnpicklingError) as error:
             reason = str(error).strip().splitlines()[0]
             raise BadFile(stored(file), f"does not fit model {self.name!r} ({reason})") from error
-
-
-def sharded(
-    name: str, settings: ModelConfig, path: str, options: dict[str, Any]
-) -> tuple[ShardedLearner, PreTrainedTokenizerBase]:
-    """A learner on `devices` processes, each of which loads the model, and the tokenizer here."""
-    if settings.lora is not None:
-        raise UserError(
-            f"models.{name}.devices: {settings.devices} processes train whole models only; remove "
-            f"it, or models.{name}.lora"
-        )
-    tokenizer = load_tokenizer(path, settings.revision)
-    make = partial(load_model, path, settings.dtype, settings.revision)
-    return ShardedLearner(name, make, devices=settings.devices, **options), tokenizer
 
 
 def weights_path(name: str, settings: ModelConfig, checkpoint: Path | None) -> str:
