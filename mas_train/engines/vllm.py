@@ -59,7 +59,8 @@ class VLLMEngine(SteppedEngine):
     `sleep` lets `sleep()` free it. With `adapters` > 0 so many models may share these weights, each
     with an `adapter()` of rank `lora_rank` at most. With `overlap` (None: on a GPU) a step runs in
     a thread while episodes go on; they then join one step later, and admission follows the clock.
-    With `in_files` (None: if `tensor_parallel` > 1, whose workers are other processes) new weights
+    With `own_process` (None: if it sleeps; vLLM frees memory for one engine a process) the model
+    runs in another process, as the workers of `tensor_parallel` > 1 do; then new weights
     go through files in shared memory.
 
     Raises `UserError` if vLLM is not installed, refuses the model, or has another vocabulary.
@@ -83,7 +84,7 @@ class VLLMEngine(SteppedEngine):
         adapters: int = 0,
         lora_rank: int = 16,
         overlap: bool | None = None,
-        in_files: bool | None = None,
+        own_process: bool | None = None,
     ) -> None:
         found, on_cpu = checked_path(path), is_on_cpu()
         name = name or str(path)
@@ -105,11 +106,12 @@ class VLLMEngine(SteppedEngine):
         if adapters:  # of each the version in use and the one before it
             rank = max(8, 1 << (lora_rank - 1).bit_length())  # vLLM takes powers of two from 8 up
             options |= {"enable_lora": True, "max_loras": 2 * adapters, "max_lora_rank": rank}
-        self._engine = start(path, options, on_cpu)
+        self._own_process = self._sleeps if own_process is None else own_process
+        self._engine = start(path, options, on_cpu, self._own_process)
         length = int(self._engine.model_config.max_model_len)
         super().__init__(chat, version, length, max_rows)
         self._overlap = not on_cpu if overlap is None else overlap
-        self._in_files = tensor_parallel > 1 if in_files is None else in_files
+        self._in_files = tensor_parallel > 1 or self._own_process
         self._lock = threading.RLock()  # vLLM's engine is for one thread at a time
         if self._overlap:
             self.loop_turns = 0
@@ -118,7 +120,8 @@ class VLLMEngine(SteppedEngine):
         self._adapters: set[Adapter] = set()
         self._rows: dict[str, Row] = {}
         self._numbers = itertools.count()
-        _OPEN.add(self)
+        if not self._own_process:
+            _OPEN.add(self)
 
     # ---- adapters -------------------------------------------------------------------------------
 
@@ -313,8 +316,9 @@ class VLLMEngine(SteppedEngine):
         if self._closed:
             return
         super().close()
-        if self._sleeps:
-            self._engine.sleep(level=2)  # frees the GPU's memory
+        if self._own_process:
+            self._engine.engine_core.shutdown()
+            return
         _OPEN.discard(self)
         _CLOSED.append(self._engine)
         while _CLOSED and not _OPEN:
@@ -325,7 +329,6 @@ def is_on_cpu() -> bool:
     """Whether the vLLM that is installed is a build for CPUs. Raises `UserError` without one."""
     for variable, value in ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # new weights are handed over in memory
     try:
         from vllm.platforms import current_platform
     except ImportError as error:
@@ -334,8 +337,10 @@ def is_on_cpu() -> bool:
     return bool(current_platform.is_cpu())
 
 
-def start(path: str | Path, options: dict[str, Any], on_cpu: bool) -> Any:
+def start(path: str | Path, options: dict[str, Any], on_cpu: bool, own_process: bool) -> Any:
     """vLLM's engine with these options and those that all have. Raises `UserError`."""
+    # In this process new weights are handed over in memory.
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(own_process))
     from vllm import EngineArgs
     from vllm.v1.engine.llm_engine import LLMEngine
 

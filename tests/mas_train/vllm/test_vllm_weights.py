@@ -151,3 +151,22 @@ def test_steps_in_a_thread_while_the_event_loop_goes_on(moved):
     asyncio.run(play())
     check(answers(engine, requests), requests, model)
     engine.close()
+
+
+def test_engines_in_processes_of_their_own():
+    """As on a GPU, where vLLM can free the memory of one engine a process: weights go in files."""
+    from mas_train.engines.vllm import VLLMEngine
+
+    one, other = (VLLMEngine("mas-gym/demo", max_model_len=512, own_process=True) for _ in range(2))
+    try:
+        response, requests = long_prompt(one), mixed(12)
+        model = plain_model(7)
+        one.load_weights(model.state_dict(), 5)
+        assert difference(one, model, response) < ATOL
+        assert difference(other, plain_model(), response) < ATOL  # it has its own weights
+        found = answers(one, requests)
+        check(found, requests, model)
+        assert {answer.versions for answer in found} == {((0, 5),)}
+    finally:
+        one.close()
+        other.close()
