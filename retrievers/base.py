@@ -69,6 +69,11 @@ def well_formed(text: str) -> str:
     return _SURROGATE.sub("\ufffd", text)
 
 
+def counted(number: int, what: str) -> str:
+    """How many of what: "1 passage", "5,183 passages"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def check_request(queries: Sequence[str], k: int) -> None:
     """Raise RetrieverError unless `queries` is a sequence of strings and k >= 0 an integer."""
     if isinstance(queries, str):

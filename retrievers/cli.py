@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from retrievers.base import Passage, RetrieverError, well_formed
+from retrievers.base import Passage, RetrieverError, counted, well_formed
 from retrievers.shell.console import Commands, command_line, epilog, key_values
 from retrievers.shell.option_help import IndexCommand, SearchCommand, ServeCommand
 from retrievers.shell.progress import say, stages
@@ -99,7 +99,7 @@ def index(
     made = read_manifest(out)
     seconds = time.monotonic() - started
     typer.echo(
-        f"{out}: {made.corpus['passages']:,} passages, {made.backend}, "
+        f"{out}: {counted(made.corpus['passages'], 'passage')}, {made.backend}, "
         f"{made.bytes / 1e6:,.1f} MB, in {seconds:,.1f} s"
     )
 

@@ -49,6 +49,9 @@ class Hybrid:
         found = [part.search(queries, asked) for part in self.parts]
         return [fuse(lists, k) for lists in zip(*found, strict=True)]
 
+    def __repr__(self) -> str:
+        return f"Hybrid({self.parts!r})"
+
     async def asearch(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`search` with all parts at once, without blocking the event loop."""
         check_request(queries, k)
@@ -73,11 +76,13 @@ def fuse(lists: Sequence[Sequence[Passage]], k: int) -> list[Passage]:
     return [passages[id_]._replace(score=scores[id_]) for id_ in best]
 
 
-def check_first(*, depth: int = DEPTH, **parts: dict[str, Any] | None) -> None:
+def check_first(
+    *, progress: Progress = silent, depth: int = DEPTH, **parts: dict[str, Any] | None
+) -> None:
     """Raise RetrieverError for what `write_index` or one of its parts would refuse anyway."""
     checked_count("depth", depth)
     for name, options in _chosen({"bm25": {}, "dense": {}, **parts}).items():
-        check_build(f"the part {name}", get_backend(name), options)
+        check_build(f"the part {name}", get_backend(name), options, progress)
 
 
 def write_index(

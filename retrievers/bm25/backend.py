@@ -19,6 +19,7 @@ from retrievers.base import (
     Progress,
     RetrieverError,
     check_request,
+    counted,
     in_thread,
     silent,
     well_formed,
@@ -35,7 +36,7 @@ FORMAT = 1  # of the files of an index
 MAX_TERMS = 1024  # Lucene's limit on the distinct terms of a query
 
 
-def check_first(*, k1: float = 0.9, b: float = 0.4) -> None:
+def check_first(*, progress: Progress = silent, k1: float = 0.9, b: float = 0.4) -> None:
     """Raise RetrieverError unless k1 >= 0 and 0 <= b <= 1."""
     checked_number("k1", k1)
     checked_number("b", b, 1)
@@ -141,6 +142,9 @@ class BM25Index:
 
     asearch = in_thread
 
+    def __repr__(self) -> str:
+        return f"BM25Index({self.passages.shown})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         folder, settings, k1, b = self._source
         again = partial(_unpickled, k1=k1, b=b)
@@ -194,6 +198,9 @@ class BM25(BM25Index):
             folder.mkdir()
             written = write_passages(passages, Path(name) / "passages")
             super().__init__(written, folder, write_index(written, folder, k1=k1, b=b))
+
+    def __repr__(self) -> str:
+        return f"BM25({counted(len(self.passages), 'passage')})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         settings = self._source[1]

@@ -17,7 +17,7 @@ ZSTD_BLOCK = 2**10  # its decoder takes no limit, but 4 bytes stand for 128 kB o
 ZSTD_WINDOW = 2**27  # bytes a decoder may keep, as for zstd's own tool
 LONGEST = 2**26  # bytes of a line; more is no passage but a file without line ends
 META = 2**20  # bytes of a tar's long names and the like, which tarfile reads at once
-_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+_GZIP, _ZSTD, _ZIP = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"PK\x03\x04"
 _AGAIN = "make or fetch the file again"
 
 
@@ -69,6 +69,8 @@ def _check_length(length: int) -> None:
 def _decompressed(file: io.BufferedReader, told: Told) -> Iterator[bytes]:
     """The text of a file in pieces of at most `TEXT` bytes, none of them empty."""
     begin = file.peek(4)[:4]
+    if begin == _ZIP:
+        raise Unreadable("a zip archive; unpack it and give the file that was in it")
     kind = "gzip" if begin.startswith(_GZIP) else "zstd" if begin == _ZSTD else ""
     size = ZSTD_BLOCK if kind == "zstd" else BLOCK
     position, decoder = 0, None

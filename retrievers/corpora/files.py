@@ -122,20 +122,22 @@ def passage_of(row: Any) -> Passage:
     if not isinstance(row, dict):
         raise BadRow(f"a row must be a JSON object, got {type(row).__name__}; one object a line")
     if "id" in row and "contents" in row:
+        keys = "id", "title", "contents"
         id_, title, text = row["id"], "", row["contents"]
         if isinstance(text, str):
             title, text = split_title(text)
     elif ("_id" in row or "id" in row) and "text" in row:
-        id_, text = row.get("_id", row.get("id")), row["text"]
+        keys = "_id" if "_id" in row else "id", "title", "text"
+        id_, text = row[keys[0]], row["text"]
         title = "" if row.get("title") is None else row["title"]
     else:
-        keys = ", ".join(f"{key!r:.40}" for key in list(row)[:12]) or "none"
-        raise BadRow(f'needs "id" and "contents", or "_id", "title" and "text"; has {keys}')
+        has = ", ".join(f"{key!r:.40}" for key in list(row)[:12]) or "none"
+        raise BadRow(f'needs "id" and "contents", or "_id", "title" and "text"; has {has}')
     if isinstance(id_, int) and not isinstance(id_, bool):
         id_ = str(id_)
-    for name, value in (("id", id_), ("title", title), ("text", text)):
+    for key, value in zip(keys, (id_, title, text), strict=True):
         if not isinstance(value, str):
-            raise BadRow(f"{name} must be a string, got {value!r:.80}")
+            raise BadRow(f"{key} must be a string, got {value!r:.80}")
     return Passage(well_formed(id_), well_formed(title), well_formed(text))
 
 

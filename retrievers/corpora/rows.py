@@ -33,8 +33,8 @@ def rows_of(path: Path, told: Told) -> Iterator[tuple[str, Any]]:
             for name, content in texts_in(file, told):
                 where = f"{path}:{name}" if name else str(path)
                 plain = (name or path.name).removesuffix(".gz").removesuffix(".zst")
-                read = _tsv if plain.endswith(".tsv") else _jsonl
-                yield from read(_lines(where, content))
+                lines = _lines(where, content)
+                yield from _tsv(lines) if plain.endswith(".tsv") else _jsonl(lines, plain)
     except Unreadable as error:
         raise RetrieverError(f"{path}: {error}") from None
     except OSError as error:
@@ -42,12 +42,14 @@ def rows_of(path: Path, told: Told) -> Iterator[tuple[str, Any]]:
         raise RetrieverError(f"{path}: cannot read the corpus: {why}") from None
 
 
-def _jsonl(lines: Iterator[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
+def _jsonl(lines: Iterator[tuple[str, str]], name: str) -> Iterator[tuple[str, Any]]:
     for place, line in lines:
         try:
             yield place, json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise RetrieverError(f"{place}: not JSON: {error}") from None
+            csv = name.lower().endswith(".csv")
+            fix = "save the CSV as .tsv or JSONL" if csv else "write one object a line"
+            raise RetrieverError(f"{place}: not JSON: {error}; {fix}") from None
 
 
 def _tsv(lines: Iterator[tuple[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -109,7 +109,7 @@ class FaissSearch:
 
     Asks for 2k + 10 rows, so that rows which tie, or which faiss scores roughly, fall into place.
     `parameters`: faiss's search-time ones ("efSearch=256", "nprobe=64"); None: efSearch=128, and
-    a sixteenth of the lists. In a child of the process that opened it, it raises RetrieverError.
+    an eighth of the lists. In a child of the process that opened it, it raises RetrieverError.
     """
 
     def __init__(
@@ -166,5 +166,5 @@ def _defaults(index: Any) -> str:
     if hasattr(index, "hnsw"):
         return "efSearch=128"
     if hasattr(index, "nprobe"):
-        return f"nprobe={max(1, index.nlist // 16)}"
+        return f"nprobe={max(1, index.nlist // 8)}"
     return ""

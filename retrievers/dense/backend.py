@@ -72,6 +72,9 @@ class Dense:
 
     asearch = in_thread
 
+    def __repr__(self) -> str:
+        return f"Dense({self.passages.shown})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         return _open, self._opened
 

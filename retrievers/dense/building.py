@@ -43,6 +43,7 @@ class Plan:
 
 def check_first(
     *,
+    progress: Progress = silent,
     encoder: str | Path | Encode = "intfloat/e5-base-v2",
     revision: str | None = None,
     pooling: str | None = None,
@@ -78,7 +79,9 @@ def check_first(
     if index != "exact":
         check_factory(index)
     stored = None if faiss_index is None else check_faiss(faiss_index)
+    progress("loading the encoder", 0, 1)  # and torch, which takes seconds
     encode, encoding = load_encoder(encoder, wanted, device=device, batch_size=batch_size)
+    progress("loading the encoder", 1, 1)
     if index != "exact" or stored is not None:
         [vector] = encoded(encode, ["a"], "passage", cosine=encoding.similarity == "cosine")
         if stored not in (None, len(vector)):
@@ -99,7 +102,7 @@ def write_index(
     `options`: those of `check_first`. A folder that holds part of the vectors is completed.
     Raises RetrieverError for a misfit.
     """
-    plan = check_first(**options)
+    plan = check_first(progress=progress, **options)
     if plan.index != "exact" and len(passages):
         check_factory(plan.index, count=len(passages))  # now, not after hours of encoding
     folder.mkdir(parents=True, exist_ok=True)

@@ -96,6 +96,9 @@ class HTTPRetriever:
             self._one_by_one = True
         return found
 
+    def __repr__(self) -> str:
+        return f"HTTPRetriever({', '.join(repr(one.shown) for one in self._addresses.all)})"
+
     def __reduce__(self) -> tuple[Any, ...]:
         urls = [address.url for address in self._addresses.all]
         again = partial(HTTPRetriever, timeout_s=self.timeout_s, attempts=self.attempts)

@@ -21,6 +21,22 @@ BACKENDS = {
 }
 """Name to the module that is the `Backend`; imported on first use."""
 
+_MEANT = {
+    "anserini": "lucene",
+    "bge": "dense",
+    "bm25s": "bm25",
+    "e5": "dense",
+    "elasticsearch": "lucene",
+    "embedding": "dense",
+    "faiss": "dense",
+    "opensearch": "lucene",
+    "pyserini": "lucene",
+    "rank_bm25": "bm25",
+    "rrf": "hybrid",
+    "sentence-transformers": "dense",
+}
+"""What those want who ask for an engine or a model by its name."""
+
 
 class Backend(Protocol):
     """A module that makes indexes of one kind and opens them.
@@ -33,7 +49,7 @@ class Backend(Protocol):
     """Whether `write_index` goes on from the files an interrupted build of the same index left in
     its folder. Otherwise it finds the folder empty."""
 
-    def check_first(self, **options: Any) -> object:
+    def check_first(self, *, progress: Progress, **options: Any) -> object:
         """Raise RetrieverError for all that can be refused before a corpus is read for hours."""
 
     def write_index(
@@ -50,11 +66,12 @@ class Backend(Protocol):
 def get_backend(name: str) -> Backend:
     """The backend `name`. Raises RetrieverError for another name."""
     if name not in BACKENDS:
-        raise RetrieverError(f"unknown backend {name!r:.80}; {nearest(str(name), BACKENDS)}")
+        meant = _MEANT.get(str(name).lower(), str(name))
+        raise RetrieverError(f"unknown backend {name!r:.80}; {nearest(meant, BACKENDS)}")
     return cast("Backend", import_module(BACKENDS[name]))
 
 
-def check_build(whose: str, backend: Backend, options: dict[str, Any]) -> None:
+def check_build(whose: str, backend: Backend, options: dict[str, Any], progress: Progress) -> None:
     """Raise RetrieverError for options with which the backend makes no index."""
     check_options(whose, backend.check_first, options)
-    backend.check_first(**options)
+    backend.check_first(progress=progress, **options)

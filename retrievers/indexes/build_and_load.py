@@ -62,8 +62,8 @@ def build(
 
     module = get_backend(backend)
     named, functions = as_json(options), callables(options)
-    check_build(f"the backend {backend}", module, options)
     report = silent if progress is None else progress
+    check_build(f"the backend {backend}", module, options, report)
     place = Path(out).resolve()
     try:
         with open_workspace(place, overwrite) as workspace:

@@ -52,6 +52,9 @@ class Own:
     def __init__(self, name: str, retriever: Retriever) -> None:
         self.name, self._retriever = name, retriever
 
+    def __repr__(self) -> str:
+        return f"Own({self.name!r})"
+
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """What the retriever finds. Its own exceptions stay what they are."""
         try:

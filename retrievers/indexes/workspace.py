@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from retrievers.base import RetrieverError
+from retrievers.base import RetrieverError, counted
 from retrievers.indexes import manifest
 
 LOCK, STATE, REPLACED = "lock", "state.json", "replaced"
@@ -126,8 +126,8 @@ def check_free(out: Path, overwrite: bool) -> None:
         raise RetrieverError(f"{out}: a folder with other files; give another place for the index")
     try:
         found = manifest.read_manifest(out)
-        what = f"an index is there ({found.backend}, {found.corpus['passages']:,} passages, made "
-        what += f"{found.created})"
+        count = counted(found.corpus["passages"], "passage")
+        what = f"an index is there ({found.backend}, {count}, made {found.created})"
     except RetrieverError as error:
         if "not the manifest of an index" in str(error):
             raise

@@ -64,6 +64,7 @@ def write_index(
 
 def check_first(
     *,
+    progress: Progress = silent,
     k1: float = 0.9,
     b: float = 0.4,
     threads: int | None = None,

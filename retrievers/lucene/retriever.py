@@ -15,6 +15,7 @@ from retrievers.base import (
     RetrieverDown,
     RetrieverError,
     check_request,
+    counted,
     in_thread,
     well_formed,
 )
@@ -116,6 +117,11 @@ class Lucene:
         return found
 
     asearch = in_thread
+
+    def __repr__(self) -> str:
+        if self._passages is not None:
+            return f"Lucene({self._passages.shown})"
+        return f"Lucene({str(self.folder)!r}, {counted(self.documents, 'document')})"
 
     def close(self) -> None:
         """End Lucene's process; a later search starts another."""

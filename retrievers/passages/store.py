@@ -25,7 +25,7 @@ from typing import Literal, overload
 
 import numpy as np
 
-from retrievers.base import Passage, Progress, RetrieverError, silent, well_formed
+from retrievers.base import Passage, Progress, RetrieverError, counted, silent, well_formed
 from retrievers.passages.id_order import IdOrder
 
 HEADER = struct.Struct("<II")
@@ -57,6 +57,11 @@ class Passages(Sequence[Passage]):
 
     def __len__(self) -> int:
         return len(self.id_rank)
+
+    @property
+    def shown(self) -> str:
+        """The index they are in and how many they are, for the `repr` of a retriever."""
+        return f"{str(self.folder.parent)!r}, {counted(len(self), 'passage')}"
 
     @overload
     def __getitem__(self, place: int) -> Passage: ...

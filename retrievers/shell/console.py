@@ -71,8 +71,10 @@ def key_values(
     found = {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
-        if not (key and equals):
+        if not key:
             raise mistake(f"{option} {pair!r}; write it as key=value")
+        if not equals:
+            raise mistake(f"{option}: {key} has no value; write it as {option} {key}=VALUE")
         try:
             found[key] = json.loads(text)
         except ValueError:

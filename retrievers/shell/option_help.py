@@ -6,6 +6,7 @@ Only for who asks for help: it imports every backend.
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import asdict
@@ -14,6 +15,7 @@ from typing import Any
 from rich.markup import escape
 from typer.core import TyperCommand
 
+from retrievers.base import RetrieverError
 from retrievers.indexes.options import ARGUMENTS
 
 
@@ -61,6 +63,25 @@ class _Listing(TyperCommand):
         """Title to lines."""
         return {}
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As ever, but an unknown option that is in a list is told how to be written."""
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:  # typer keeps its classes to itself
+            given = getattr(error, "option_name", "")
+            if flag := self._flag_of(name := given.lstrip("-").replace("-", "_")):
+                right = f"{flag} {name}=VALUE"
+                raise RetrieverError(f"no such option: {given}; write it as {right}") from None
+            raise
+
+    def _flag_of(self, name: str) -> str:
+        """The option that takes `name`, by the first word of its list's title; "" if none does."""
+        listed = re.compile(rf"(^|[:,] ){re.escape(name)}(=|,|$)")
+        for title, lines in self.lists().items() if name else ():
+            if any(map(listed.search, lines)):
+                return title.split()[0]
+        return ""
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help."""
         parts = [self.epilog or ""]
@@ -80,6 +101,18 @@ class IndexCommand(_Listing):
     def lists(self) -> dict[str, list[str]]:
         """What -o takes."""
         return {"-o of each backend": for_building()}
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As ever, but who gives one place is told that OUT is missing: typer takes it for OUT."""
+        given = bool(args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if given and getattr(getattr(error, "param", None), "name", "") == "corpus":
+                raise RetrieverError(
+                    "OUT is missing, the folder to be made: mas-retrieve index CORPUS... OUT"
+                ) from None
+            raise
 
 
 class SearchCommand(_Listing):

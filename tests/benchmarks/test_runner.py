@@ -211,7 +211,7 @@ def test_another_setting_in_the_same_folder_is_refused(tmp_path, more, key):
         (["arith", "--policy", "http://localhost:1/v1"], "--model MODEL"),
         (["arith", "--policy", "scripted:adder", "--env", "math-v9"], "math-v0"),
         (["arith", "--policy", "scripted:adder", "--env-arg", "rounds=2"], "max_rounds"),
-        (["arith", "--policy", "scripted:adder", "--env-arg", "max_rounds"], "key=value"),
+        (["arith", "--policy", "scripted:adder", "--env-arg", "max_rounds"], "max_rounds=VALUE"),
         (["arith", "--policy", "scripted:adder", "--prompts", "tinny"], "'tiny'"),
         (["arith", "--policy", "scripted:adder", "--prompts", "gone.toml"], "gone.toml"),
     ],

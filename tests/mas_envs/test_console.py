@@ -81,6 +81,6 @@ def test_key_values_are_json_or_text():
     given = ["rounds=2", "prompts=short", "penalty={}", "text=a=b", "on=true", "none="]
     found = {"rounds": 2, "prompts": "short", "penalty": {}, "text": "a=b", "on": True, "none": ""}
     assert console.key_values(given, "--arg") == found
-    for wrong in ("rounds", "=2", ""):
-        with pytest.raises(UserError, match=r"--arg .*key=value"):
+    for wrong, fix in (("rounds", "--arg rounds=VALUE"), ("=2", "key=value"), ("", "key=value")):
+        with pytest.raises(UserError, match=f"--arg.*; write it as {fix}"):
             console.key_values([wrong], "--arg")

@@ -15,6 +15,7 @@ import pytest
 
 import retrievers
 from retrievers import BM25, Passage, RetrieverError, build, load, load_corpus
+from retrievers.hybrid import Hybrid
 from retrievers.indexes.manifest import read_manifest
 from tests.retrievers.corpus_cases import (
     PASSAGES,
@@ -27,6 +28,7 @@ from tests.retrievers.corpus_cases import (
     write,
     zst,
 )
+from tests.retrievers.dense_cases import hashed
 
 
 def ids(retriever, query="play said fox café", k=10):
@@ -137,6 +139,9 @@ def test_an_index_of_nothing_finds_nothing(tmp_path, nothing):
     [
         ({"backend": "bm52"}, r"unknown backend 'bm52'; did you mean 'bm25'\? known: bm25, dense"),
         ({"backend": None}, "unknown backend None"),
+        ({"backend": "pyserini"}, r"unknown backend 'pyserini'; did you mean 'lucene'\?"),
+        ({"backend": "FAISS"}, r"unknown backend 'FAISS'; did you mean 'dense'\?"),
+        ({"backend": "bm25s"}, r"unknown backend 'bm25s'; did you mean 'bm25'\?"),
         ({"K1": 1}, r"unknown option 'K1' for the backend bm25; .*known: b, k1"),
         ({"progres": print}, "unknown option 'progres'"),
         ({"k1": -1}, "k1"),
@@ -241,6 +246,36 @@ def test_progress_names_stages_and_ends_at_their_totals(tmp_path, corpus):
     assert all(done == total for done, total in told.values())
     build(iter(PASSAGES), tmp_path / "two", progress=progress)
     assert told["passages"] == (len(PASSAGES), None)
+
+
+def test_a_retriever_shows_which_it_is(tmp_path, corpus, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    build(corpus, "index")
+    one = build(PASSAGES[:1], "one")
+    assert repr(load("index")) == "BM25Index('index', 5 passages)"
+    assert repr(pickle.loads(pickle.dumps(one))) == "BM25Index('one', 1 passage)"
+    many = [Passage(str(n), "", "x") for n in range(1000)]
+    assert repr(BM25(many)) == "BM25(1,000 passages)"
+    assert repr(load("http://u:secret@a:8000,http://b/x?key=secret")) == (
+        "HTTPRetriever('http://a:8000/retrieve', 'http://b/x')"
+    )
+    dense = build(corpus, "vectors", "dense", encoder=hashed)
+    assert repr(dense) == "Dense('vectors', 5 passages)"
+    both = Hybrid([one, dense])
+    assert repr(both) == "Hybrid([BM25Index('one', 1 passage), Dense('vectors', 5 passages)])"
+
+
+def test_the_encoder_is_loaded_in_a_stage_of_its_own(tmp_path, corpus):
+    told = []
+    options = {"encoder": hashed, "progress": lambda *now: told.append(now)}
+    build(corpus, tmp_path / "index", "dense", **options)
+    loading = [("loading the encoder", 0, 1), ("loading the encoder", 1, 1)]
+    assert told[:2] == loading and told[2][0] == "reading (bytes)"
+    assert told[told.index(loading[0], 2) + 1] == loading[1], "after the texts, not as a part of it"
+    told.clear()
+    hybrid = {"dense": {"encoder": hashed}, "progress": options["progress"]}
+    build(corpus, tmp_path / "both", "hybrid", **hybrid)
+    assert told[:2] == loading
 
 
 def test_load_says_what_is_there_instead_of_an_index(tmp_path, corpus):

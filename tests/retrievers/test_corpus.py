@@ -1,7 +1,9 @@
 """Reading corpora: every format gives the same passages, and every fault its place."""
 
+import io
 import os
 import threading
+import zipfile
 
 import pytest
 
@@ -122,7 +124,9 @@ GOOD = b'{"id": "1", "contents": "fox"}\n'
         (b"{}", "2: needs.*has none"),
         (b'{"id": null, "contents": "x"}', "2: id must be a string, got None"),
         (b'{"id": true, "contents": "x"}', "2: id must be a string, got True"),
-        (b'{"id": "2", "contents": 5}', "2: text must be a string, got 5"),
+        (b'{"id": "2", "contents": 5}', "2: contents must be a string, got 5"),
+        (b'{"id": "2", "text": 5}', "2: text must be a string, got 5"),
+        (b'{"_id": 0.5, "text": "x"}', "2: _id must be a string, got 0.5"),
         (b'{"_id": "2", "title": 1, "text": "x"}', "2: title must be a string"),
         (b'{"id": "2", "contents": "\xff"}', "2: not UTF-8 at byte"),
     ],
@@ -131,6 +135,29 @@ def test_a_bad_line_is_named(tmp_path, packed, line, message):
     path = write(tmp_path / "c.jsonl", packed(GOOD + line + b"\n" + GOOD))
     with pytest.raises(RetrieverError, match=rf"c\.jsonl:{message}"):
         list(load_corpus(path))
+
+
+def zipped(content):
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("c.jsonl", content)
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("c.csv", b"id,text\n1,fox\n", r"c\.csv:1: not JSON: .*; save the CSV as \.tsv or JSONL"),
+        ("c.CSV.gz", gz(b'"1","fox"\n'), r"c\.CSV\.gz:1: .*; save the CSV as \.tsv or JSONL"),
+        ("c.zip", zipped(GOOD), r"c\.zip: a zip archive; unpack it"),
+        ("c.tsv", zipped(b"1\tfox\n"), r"c\.tsv: a zip archive; unpack it"),
+        ("c.json", b"[\n" + GOOD + b"]\n", r"c\.json:1: not JSON: .*; write one object a line"),
+        ("c.json", b"[" + GOOD.strip() + b"]", r"c\.json:1: .* got list; one object a line"),
+    ],
+)
+def test_a_file_of_another_kind_is_told_what_to_become(tmp_path, name, content, message):
+    with pytest.raises(RetrieverError, match=message):
+        list(load_corpus(write(tmp_path / name, content)))
 
 
 @pytest.mark.parametrize("packed", [gz, zst], ids=["gzip", "zstd"])

@@ -198,7 +198,7 @@ class Resuming:
     RESUMES = True
 
     @staticmethod
-    def check_first(*, fail=False, encoder=None):
+    def check_first(*, progress, fail=False, encoder=None):
         pass
 
     @staticmethod

@@ -59,7 +59,9 @@ def test_an_object_a_class_and_a_function(mine):
     for attribute, options, word in (
         ("first", {}, "first"), ("First", {"word": "own"}, "own"), ("make", {}, "made"),
     ):  # fmt: skip
-        found = load(f"{mine}:{attribute}", **options).search(["a", "b"], 2)
+        own = load(f"{mine}:{attribute}", **options)
+        assert repr(own) == f"Own('{mine}:{attribute}')"
+        found = own.search(["a", "b"], 2)
         assert found == [
             [Passage("0", "", f"{word} {query}", 0), Passage("1", "", f"{word} {query}", -1)]
             for query in "ab"

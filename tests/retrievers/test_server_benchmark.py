@@ -13,7 +13,7 @@ def run(*options, code=0):
     command = [sys.executable, "-m", "benchmarks.speed.retrieval.server", *options]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=200, cwd=ROOT,
-        env={"COLUMNS": "200", "PATH": ""},
+        env={"COLUMNS": "80", "PATH": ""},
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     return done.stdout
@@ -26,7 +26,7 @@ def test_it_prints_the_server_beside_an_app_without_work():
     assert "bm25, 300 passages, top 3" in printed
     rows = [line.split("│")[1:-1] for line in printed.splitlines() if line.startswith("│")]
     assert [[cell.strip() for cell in row[:2]] for row in rows] == [
-        [name, clients] for clients in "13" for name in ("mas-retrieve", "no work")
+        [name, clients] for clients in "13" for name in ("ours", "no work")
     ]
     for row in rows:
         rate, median, tail, cpu, faults = (float(cell.replace(",", "")) for cell in row[2:])

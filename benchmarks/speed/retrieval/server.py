@@ -144,13 +144,13 @@ def row(name: str, clients: int, measured: Load, cpu_s: float) -> list[str]:
 
 def measure(index: str, distinct: int, clients: list[int], seconds: float) -> list[list[str]]:
     """The lines of the table: for each number of clients the server, then the app without work."""
-    ports = {"mas-retrieve": free_port(), "no work": free_port()}
+    ports = {"ours": free_port(), "no work": free_port()}
     asking = Process(clients_process, distinct)
-    serving = {"mas-retrieve": Process(server_process, ports["mas-retrieve"], index)}
+    serving = {"ours": Process(server_process, ports["ours"], index)}
     rows = []
     try:
         [query] = queries(1)
-        answer = answer_when_ready(serving["mas-retrieve"], ports["mas-retrieve"], query)
+        answer = answer_when_ready(serving["ours"], ports["ours"], query)
         serving["no work"] = Process(idle_process, ports["no work"], answer)
         answer_when_ready(serving["no work"], ports["no work"], query)
         asking.pipe.recv()
@@ -188,7 +188,7 @@ def main(
         made = read_manifest(index)
     show(
         f"{made.backend}, {made.corpus['passages']:,} passages, top {TOPK}, {seconds:g} s each",
-        ["server", "clients", "queries/s", "p50, ms", "p99, ms", "CPU ms per query", "faults"],
+        ["server", "clients", "queries/s", "p50, ms", "p99, ms", "CPU ms/query", "faults"],
         rows,
     )
 

@@ -49,6 +49,7 @@ def test_wiki_18_rows(anserini, stored):
 
 def test_load_opens_it(wiki):
     retriever = load(wiki, threads=1)
+    assert repr(retriever) == f"Lucene({str(wiki)!r}, 3 documents)"
     assert retriever.search(["people"], 1)[0][0].id == "1"
     retriever.close()
 

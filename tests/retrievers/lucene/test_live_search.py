@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -19,6 +20,12 @@ def test_ties_go_by_id_as_a_string_for_every_k_batch_and_thread_count(lucene):
     with ThreadPoolExecutor(4) as pool:
         for [found] in pool.map(lambda _: retriever.search(["same"], 3), range(80)):
             assert ids(found) == ["10", "2", "9"]
+
+
+def test_it_shows_which_it_is(lucene):
+    retriever = lucene(Passage("1", "", "a fox"))
+    assert re.fullmatch(r"Lucene\('.+', 1 passage\)", repr(retriever))
+    assert repr(pickle.loads(pickle.dumps(retriever))) == repr(retriever)
 
 
 def test_threads_give_what_a_serial_search_gives(lucene):
