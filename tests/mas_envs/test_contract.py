@@ -33,7 +33,6 @@ from tests.mas_envs.workflow_cases import TASKS, make, shown, yields
         Outcome(reward=1.0), Ask("a_0", "a string"), Ask("a_0", ["a string"]),
         Ask("a_0", [{"role": "user", "content": 3}]), Ask("a_0", [{"content": "no role"}]),
     ],
-    ids=repr,
 )  # fmt: skip
 def test_yielding_garbage_is_a_workflow_error(garbage):
     with pytest.raises(WorkflowError):

@@ -113,7 +113,7 @@ BAD_VALUES = [math.nan, math.inf, -math.inf, b"bytes", {1: 2}, {"x": [math.nan]}
               np.arange(3), {"deep": {"er": np.zeros(2)}}, {1, 2}, lambda: 0]  # fmt: skip
 
 
-@pytest.mark.parametrize("bad", BAD_VALUES, ids=repr)
+@pytest.mark.parametrize("bad", BAD_VALUES)
 @pytest.mark.parametrize(
     "place",
     [

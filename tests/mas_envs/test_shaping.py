@@ -163,7 +163,6 @@ def test_unknown_roles(name):
 @pytest.mark.parametrize(
     "hook",
     [3, None, "mas_envs.shaping:right_verdit", "nowhere:f", "mas_envs.shaping", "", [length]],
-    ids=repr,
 )  # fmt: skip
 def test_hooks_that_are_none(hook):
     with pytest.raises(UserError):
