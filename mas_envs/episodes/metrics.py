@@ -80,8 +80,37 @@ def score(outcomes: Mapping[str, Sequence[bool]], k: int, metric: Metric = "avg"
     """
     if metric not in ESTIMATORS:
         raise UserError(f"unknown metric {metric!r}; known: {', '.join(ESTIMATORS)}")
+    correct, n = _correct_counts(outcomes, f"{metric}@{k}")
+    values = [ESTIMATORS[metric](n, c, k) for c in correct]
+    return _score(values, n)
+
+
+def pass_curve(outcomes: Mapping[str, Sequence[bool]]) -> list[Score]:
+    """pass@k for k = 1, 2, … n, in percent; `outcomes` as for `score`, n samples a question.
+
+    pass@1 is avg@n and the last is the share of questions solved at all. Raises UserError as
+    `score` does.
+    """
+    correct, n = _correct_counts(outcomes, "a curve of pass@k")
+    if n == 0:
+        raise UserError("a curve of pass@k needs at least one sample a question, got none")
+    wrong = n - np.array(correct)[:, None]  # [questions, 1]
+    drawn = np.arange(n)
+    # The chance that sample j + 1 is wrong too after j wrong ones.
+    miss = np.cumprod(np.maximum(wrong - drawn, 0) / (n - drawn), axis=1)
+    values = np.where(wrong > drawn, np.minimum(1 - miss, BELOW_ONE), 1.0)
+    return [_score(column.tolist(), n) for column in values.T]
+
+
+def _score(values: Sequence[float], samples: int) -> Score:
+    low, high = interval(values)
+    return Score(100 * float(np.mean(values)), 100 * low, 100 * high, len(values), samples)
+
+
+def _correct_counts(outcomes: Mapping[str, Sequence[bool]], metric: str) -> tuple[list[int], int]:
+    """How many samples of each question are correct, and of how many. Raises `UserError`."""
     if not outcomes:
-        raise UserError(f"{metric}@{k} needs at least one question, got none")
+        raise UserError(f"{metric} needs at least one question, got none")
     counts = {question: len(samples) for question, samples in outcomes.items()}
     usual = max(Counter(counts.values()).items(), key=lambda pair: (pair[1], pair[0]))[0]
     uneven = [f"{question!r} has {n}" for question, n in counts.items() if n != usual]
@@ -91,13 +120,7 @@ def score(outcomes: Mapping[str, Sequence[bool]], k: int, metric: Metric = "avg"
             + (f" and {len(uneven) - 3} more differ" if len(uneven) > 3 else "")
             + "; resume the run until every question has the same number"
         )
-    values = [
-        ESTIMATORS[metric](usual, _correct(question, samples), k)
-        for question, samples in outcomes.items()
-    ]
-    low, high = interval(values)
-    mean = float(np.mean(values))
-    return Score(100 * mean, 100 * low, 100 * high, len(values), usual)
+    return [_correct(question, samples) for question, samples in outcomes.items()], usual
 
 
 def _correct(question: str, samples: Sequence[bool]) -> int:

@@ -6,10 +6,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.metrics import avg_at_k, interval, pass_at_k, score, summary
+from benchmarks.metrics import avg_at_k, interval, pass_at_k, pass_curve, score, summary
 from mas_envs.episodes.interval import t_quantile
 from mas_envs.episodes.schema import Episode, Grade
 from mas_envs.errors import UserError
@@ -94,6 +94,23 @@ def test_coverage_of_pass_at_16(questions):
     assert 0.935 <= covered <= 0.985
 
 
+@pytest.mark.parametrize(("a", "b"), [(0.002, 0.998), (0.998, 0.002)])
+def test_coverage_where_few_of_many_questions_carry_the_mean(a, b):
+    assert _coverage(a, b, 500, lambda c: c / 16, a / (a + b)) >= 0.95
+
+
+@pytest.mark.parametrize("n", [5, 10, 30, 125, 500])
+def test_exact_coverage_where_a_question_is_right_or_wrong(n):
+    """A binomial number of the n questions is solved, so coverage is a sum, not a simulation."""
+    bounds = np.array([interval([1.0] * solved + [0.0] * (n - solved)) for solved in range(n + 1)])
+    ways = [math.log(math.comb(n, solved)) for solved in range(n + 1)]
+    solved = np.arange(n + 1)
+    for p in [0.0005, 0.001, 0.002, 0.004, 0.0079, 0.012, 0.02, 0.05, 0.0924, 0.237, 0.266, 0.5]:
+        chances = np.exp(ways + solved * np.log(p) + (n - solved) * np.log1p(-p))
+        held = (bounds[:, 0] <= p) & (p <= bounds[:, 1])
+        assert 0.93 <= chances[held].sum() <= 1 + 1e-9, p
+
+
 def test_the_question_is_the_cluster():
     rng = np.random.default_rng(0)
     outcomes = rng.random((30, 16)) < rng.beta(0.5, 0.5, 30)[:, None]
@@ -152,6 +169,56 @@ def test_score_in_percent():
 def test_score_refuses(outcomes, k, metric, message):
     with pytest.raises(UserError, match=message):
         score(outcomes, k, metric)
+
+
+def test_curve_of_the_closed_form_values():
+    curve = pass_curve({"q": [True] * 4 + [False] * 12})
+    found = [curve[k - 1].value for k in (1, 2, 4, 8, 16)]
+    assert found == pytest.approx([25, 45, 72.80219780, 96.15384615, 100], abs=1e-7)
+    assert len(curve) == 16 and curve[-1].value == 100 and curve[11].value < 100
+
+
+@pytest.mark.parametrize("n", range(1, 9))
+def test_curve_against_all_subsets(n):
+    rng = np.random.default_rng(n)
+    for c in range(n + 1):
+        samples = rng.permutation([True] * c + [False] * (n - c)).tolist()
+        curve = pass_curve({"q": samples})
+        for k in range(1, n + 1):
+            subsets = [any(subset) for subset in combinations(samples, k)]
+            assert curve[k - 1].value == pytest.approx(100 * sum(subsets) / len(subsets))
+
+
+def samples_of(n):
+    return st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=1, max_size=8)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 24).flatmap(samples_of))
+def test_curve_is_the_score_at_every_k(lists):
+    outcomes = {str(place): samples for place, samples in enumerate(lists)}
+    curve, n = pass_curve(outcomes), len(lists[0])
+    for k in range(1, n + 1):
+        one = score(outcomes, k, "pass")
+        for field in ("value", "low", "high"):
+            assert getattr(curve[k - 1], field) == pytest.approx(getattr(one, field), abs=1e-9)
+    assert curve[0].value == pytest.approx(score(outcomes, n, "avg").value)
+    values = [one.value for one in curve]
+    assert values == sorted(values)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "message"),
+    [
+        ({}, "at least one question"),
+        ({"q": []}, "at least one sample"),
+        ({"q1": [True] * 4, "q2": [True] * 3, "q3": [True] * 4}, "'q2' has 3"),
+        ({"q1": [True, None]}, r"'q1', sample 1.*None"),
+    ],
+)
+def test_curve_refuses(outcomes, message):
+    with pytest.raises(UserError, match=message):
+        pass_curve(outcomes)
 
 
 def _episode(task, sample, correct=True, **more):
