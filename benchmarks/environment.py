@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.suites import check_blind, suite
 from benchmarks.trained import Trained
+from mas_envs.by_name import by_name
 from mas_envs.console import key_values
 from mas_envs.errors import UserError
-from mas_envs.registration import make
+from mas_envs.registration import keywords_of, make, spec
 from mas_envs.tasks import TaskSet
 from mas_envs.workflow import WorkflowEnv
 
@@ -72,30 +73,51 @@ def environment(name: str, tasks: TaskSet, flags: Flags) -> WorkflowEnv:
 
     Raises `UserError` that names the flags.
     """
-    default = suite(name).env
-    args: dict[str, Any] = dict(default.args) if flags.env in (None, default.id) else {}
     given = key_values(flags.env_arg, "--env-arg")
     if taken := given.keys() & set(OURS):
         raise UserError(
             f"--env-arg {min(taken)}=…; this one is set by mas-bench (--data, --prompts)"
         )
-    args |= given
-    if flags.prompts is not None:
-        args["prompts"] = flags.prompts
     try:
-        made = make(flags.env or default.id, tasks=tasks, **args)
+        args = _suite_arguments(name, flags, given) | given
+        if flags.prompts is not None:
+            args["prompts"] = flags.prompts
+        made = make(flags.env or suite(name).env.id, tasks=tasks, **args)
         check_blind(made)
     except UserError as error:
         typed = str(flags._replace(max_tokens=None))
         raise UserError(f"{typed}: {error}" if typed else str(error)) from None
     recorded = dict(made.spec.kwargs)
     recorded["tasks"] = {key: v for key, v in (tasks.spec or {}).items() if key != "data"}
+    if recorded["tasks"].get("source") == "suite":
+        recorded["tasks"]["name"] = Path(recorded["tasks"]["name"]).name  # of FILE.yaml#NAME
     if flags.prompts is not None:
         recorded["prompts"] = _without_folders(flags.prompts)
     if ":" not in (corpus := str(recorded.get("retriever", ":"))):
         recorded["retriever"] = Path(corpus).name
     made.spec = replace(made.spec, kwargs=recorded)
     return made
+
+
+def _suite_arguments(name: str, flags: Flags, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the suite says of its environment; of another `--env` what that one takes, too.
+
+    Raises `UserError` for an argument that the suite needs and nobody gave.
+    """
+    default = suite(name).env
+    args, needs = dict(default.args), list(default.needs)
+    if flags.env not in (None, default.id) and (args or needs):
+        env = str(flags.env)
+        known = keywords_of(by_name(env if ":" in env else spec(env).entry_point)) or ()
+        args = {key: value for key, value in args.items() if key in known}
+        needs = [key for key in needs if key in known]
+    if given.get("compat") is not None:
+        args.pop("grading", None)  # it brings its own
+    for key in needs:
+        if key not in given:
+            raise UserError(f"suite {name!r} needs --env-arg {key}=…; the default is made for "
+                            f"other questions (mas-envs show {default.id})")  # fmt: skip
+    return args
 
 
 def _without_folders(prompts: str) -> str:

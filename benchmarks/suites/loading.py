@@ -8,13 +8,12 @@ import re
 import warnings
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
+from benchmarks.suites.golds import mistaken, read_row, strange
+from benchmarks.suites.rows import SUFFIXES, read_rows
 from benchmarks.suites.spec import Suite, suite
 from mas_envs.errors import BadFile, UserError
-from mas_envs.files import json_objects
-from mas_envs.grading.gold import normal_gold, unread
-from mas_envs.parsing import boxed
+from mas_envs.grading.gold import normal_gold
 from mas_envs.tasks import SOURCES, Answer, Row, Task, TaskSet, load_tasks
 
 
@@ -23,24 +22,28 @@ class SuiteWarning(UserWarning):
 
 
 def load_suite(name: str, data: str | Path | None = None) -> TaskSet:
-    """The tasks of a suite, from a local JSONL copy; embedded suites need no file.
+    """The tasks of a suite, from a local copy; embedded suites and those of yours need no `data`.
 
-    The result's `spec` loads it again; its math golds are in the spelling of `normal_gold`. Warns
-    (`SuiteWarning`) of control characters in problems, of golds that only the same text can equal
-    or that a normaliser empties, and of content that is not the canonical one. Raises `UnknownName`
-    for the suite, `UserError` without a needed file, `BadFile` for a wrong number of problems or,
-    with its line, a bad row or a gold that cannot be graded.
+    `name` is one of `suites`, or FILE.yaml#NAME. `data` is a JSONL, JSON or Parquet file, or a
+    folder that holds NAME.jsonl (or .json, .parquet), as `mas-bench fetch` writes it. The result's
+    `spec` loads it again; its math golds are in the spelling of `normal_gold`. Warns
+    (`SuiteWarning`) of control characters in problems, of golds that only the same text can equal,
+    that a normaliser empties or that are a known mistake, and of content that is not the canonical
+    one. Raises `UnknownName` for the suite, `UserError` without a needed file, `BadFile` for a
+    wrong number of problems or, with its line, a bad row, a gold that cannot be graded or a
+    question that is asked twice.
     """
     spec = suite(name)
     if spec.tasks is None:
-        tasks = load_tasks("suite", name=name, data=None if data is None else str(data))
-    elif data is not None:
+        file = data_file(name, data)
+        tasks = load_tasks("suite", name=name, data=None if file is None else str(file))
+        where: object = file if file is not None else f"suite {name!r}"
+    elif data is not None and not Path(data).is_dir():
         raise UserError(f"suite {name!r} is embedded and reads no file; drop --data {data}")
     else:
-        tasks = load_tasks(**spec.tasks)
+        tasks, where = load_tasks(**spec.tasks), f"suite {name!r}"
         _check_embedded(spec, tasks)
-    where = data if data is not None else f"suite {name!r}"
-    if len(tasks) != spec.rows:
+    if spec.rows is not None and len(tasks) != spec.rows:
         fix = "give a complete copy, without extra rows"
         raise BadFile(where, f"{len(tasks)} problems; {spec.title} has {spec.rows}", fix=fix)
     found = fingerprint(tasks)
@@ -49,13 +52,46 @@ def load_suite(name: str, data: str | Path | None = None) -> TaskSet:
     return tasks
 
 
+def data_file(name: str, data: str | Path | None) -> Path | None:
+    """The file of a suite: `data` itself, its own where `data` is a folder, or what its spec says.
+
+    Raises `UserError` for a folder without one, None where nothing says which file.
+    """
+    spec = suite(name)
+    if spec.tasks is not None:
+        return None
+    if data is None or (spec.data is not None and Path(data).is_dir()):
+        return None if spec.data is None else Path(spec.data)
+    if not Path(data).is_dir():
+        return Path(data)
+    found = [path for end in SUFFIXES if (path := Path(data) / f"{spec.name}{end}").is_file()]
+    if not found:
+        raise UserError(f"--data {data}: the folder has no {spec.name}.jsonl, .json or .parquet; "
+                        f"mas-bench fetch {spec.name} --to {data} gets it")  # fmt: skip
+    return found[0]
+
+
 def fingerprint(tasks: Iterable[Task]) -> str:
     """SHA-256 of the (question, gold) content, whatever the order of the problems.
 
-    Each task as the JSON text of [question, gold], sorted and joined by line feeds.
+    Each task as the JSON text of [question, gold], sorted and joined by line feeds; a list of one
+    gold is that gold.
     """
-    lines = sorted(json.dumps([task.question, task.answer]) for task in tasks)
+    lines = sorted(json.dumps([task.question, _single(task.answer)]) for task in tasks)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def _single(answer: Answer) -> Answer:
+    return answer[0] if isinstance(answer, list) and len(answer) == 1 else answer
+
+
+def content_line(name: str, tasks: TaskSet) -> str:
+    """In words, whether the content is the canonical one."""
+    spec, found = suite(name), fingerprint(tasks)
+    if spec.sha256 is None:
+        return f"{name}: {len(tasks)} questions, content unpinned; its SHA-256 is {found}"
+    same = "the canonical one" if found == spec.sha256 else f"NOT the canonical {spec.sha256[:12]}…"
+    return f"{name}: {len(tasks)} questions, content {found[:12]}… is {same}"
 
 
 def _warn(message: str) -> None:
@@ -66,122 +102,51 @@ def _warn(message: str) -> None:
 
 # Left behind where \f, \t, \b, \r … of LaTeX were unescaped; \n and \r\n are line ends.
 _CONTROL = re.compile(r"[\x00-\x09\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)")
-# Nothing but what SQuAD's normaliser deletes.
-_EMPTIED = re.compile(r"(?:[\W_]|\b(?:a|an|the)\b)*", re.IGNORECASE)
+_SPOILED = "control characters in problems, perhaps unescaped LaTeX, as in known bad copies"
 
 
 def _read(name: str, data: str | None = None) -> list[Row]:
     spec = suite(name)
     if data is None:
+        fetch = f"; mas-bench fetch {name} gets it" if spec.hub or spec.origin else ""
         raise UserError(
-            f"suite {name!r} is not part of this package: pass --data FILE, a JSONL copy of "
-            f"{spec.title} ({spec.rows} problems; source: {spec.source})"
+            f"suite {name!r} is not part of this package: pass --data FILE, a copy of "
+            f"{spec.title} ({spec.rows} problems; source: {spec.source}){fetch}"
         )
     rows: list[Row] = []
-    spoiled, strange = [], []
-    for line, row in json_objects(Path(data)):
+    spoiled, odd, wrong = [], [], []
+    asked: dict[str, int] = {}
+    for line, row in read_rows(Path(data)):
         try:
-            rows.append(_row(spec, row))
+            rows.append(read_row(spec, row))
         except UserError as error:
             raise BadFile(data, str(error), line) from None
-        if control := _CONTROL.search(rows[-1][0]):
+        question, gold, _ = rows[-1]
+        if (first := asked.setdefault(question, line)) != line:
+            fix = "keep one of them"
+            raise BadFile(data, f"asks the same question as line {first}", line, fix)
+        if control := _CONTROL.search(question):
             spoiled.append(f"line {line} ({control.group()!r})")
-        if why := _strange(spec, rows[-1][1]):
-            strange.append(f"line {line} ({why})")
-    for kind, lines in (
-        ("control characters in problems, perhaps unescaped LaTeX", spoiled),
-        ("golds that only the same text equals" if spec.grader == "math" else
-         "golds that SQuAD's normaliser empties", strange),
-    ):  # fmt: skip
-        if lines:
-            shown = ", ".join(lines[:5]) + (f" and {len(lines) - 5} more" if lines[5:] else "")
-            _warn(f"{data}: {kind}: {shown}")
+        if why := strange(spec, gold):
+            odd.append(f"line {line} ({why})")
+        if spec.mistakes and (why := mistaken(spec, row)):
+            wrong.append(f"line {line} ({why})")
+    if not rows:
+        raise BadFile(data, "has no question", fix="one row per question")
+    emptied = "golds that SQuAD's normaliser empties"
+    only = "golds that only the same text equals" if spec.grader == "math" else emptied
+    for kind, lines in ((_SPOILED, spoiled), (only, odd), ("golds", wrong)):
+        _warn_of_lines(data, kind, lines)
     return rows
 
 
 SOURCES["suite"] = _read  # so that the spec of a suite's TaskSet loads it again
 
 
-def _row(spec: Suite, row: dict[str, Any]) -> Row:
-    question = _first(row, spec.question)
-    if not isinstance(question, str) or not question.strip():
-        keys = " or ".join(map(repr, spec.question))
-        raise UserError(f"no problem: {keys} must be a text, got {question!r}; has {sorted(row)}")
-    meta = {key: row[key] for key in spec.meta if row.get(key) is not None}
-    gold = _texts(spec, row) if spec.grader == "qa" else normal_gold(_gold(spec, row))
-    return question.strip(), gold, meta
-
-
-def _first(row: dict[str, Any], keys: Sequence[str]) -> Any:
-    return next((row[key] for key in keys if row.get(key) is not None), None)
-
-
-def _keys(spec: Suite) -> str:
-    return " or ".join(map(repr, [*spec.answer, *([spec.boxed] if spec.boxed else [])]))
-
-
-def _texts(spec: Suite, row: dict[str, Any]) -> Answer:
-    """The gold of a QA suite: a text, or a list of texts of which any counts."""
-    answer = _first(row, spec.answer)
-    golds = answer if isinstance(answer, list) else [answer]
-    if not golds or not all(isinstance(gold, str) and gold.strip() for gold in golds):
-        raise UserError(
-            f"no gold answer: {_keys(spec)} is {answer!r:.80}; it must be a text or a list of "
-            "texts, none empty"
-        )
-    return [gold.strip() for gold in golds] if isinstance(answer, list) else golds[0].strip()
-
-
-def _gold(spec: Suite, row: dict[str, Any]) -> str:
-    """The gold of a math suite; several answers of one problem are joined by commas."""
-    answer = _first(row, spec.answer)
-    if answer is None and spec.boxed is not None and isinstance(row.get(spec.boxed), str):
-        answer = boxed(row[spec.boxed]).value
-    answers = answer if isinstance(answer, list) and answer else [answer]
-    gold = ", ".join(_one_gold(spec, one) for one in answers)
-    return gold + _unit(row.get(spec.unit or ""), gold)
-
-
-def _one_gold(spec: Suite, answer: Any) -> str:
-    """One answer as text: 27.0 → "27", "025" → "25" (integer), "$2n$" → "2n" (latex)."""
-    if isinstance(answer, float) and answer.is_integer() and abs(answer) < 2**53:
-        answer = int(answer)
-    # Spaces only: a form feed at its start is what `normal_gold` must see.
-    text = str(answer).strip(" ") if isinstance(answer, str | int | float) else ""
-    text = spec.errata.get(text, text)
-    if spec.gold == "latex":
-        # "$(1,2)$." → "(1,2)"; an escaped dollar is money.
-        text = re.sub(r"(?<!\\)\$", "", re.sub(r"\$\.$", "$", text)).strip(" ")
-    if not text.strip() or isinstance(answer, bool):
-        raise UserError(f"no gold answer: {_keys(spec)} must hold one, got {answer!r}")
-    if spec.gold == "latex":
-        return text
-    if not re.fullmatch(r"-?[0-9]{1,15}(\.0+)?", text):
-        raise UserError(f"the gold of {spec.title} is an integer, got {_keys(spec)} = {answer!r}")
-    return str(int(text.partition(".")[0]))
-
-
-_NUMBER = re.compile(r"-?(?:[\d.]+|\\frac\{\d+\}\{\d+\})")
-_UNIT = re.compile(r"([A-Za-z/ ]+)(\^\{?\d\}?)?")
-
-
-def _unit(unit: Any, gold: str) -> str:
-    r"""The unit to put behind a gold that is a number without one, so that 45 hours is not 45
-    minutes. Not a percent sign: where it stands beside the gold the problem asks for r of "r\%".
-    """
-    match = _UNIT.fullmatch(unit.replace("$", "").strip()) if isinstance(unit, str) else None
-    if match is None or not _NUMBER.fullmatch(gold):
-        return ""
-    return rf" \text{{ {match.group(1)}}}{match.group(2) or ''}"
-
-
-def _strange(spec: Suite, gold: Answer) -> str | None:
-    """What a reader should know of a gold that is no mistake for certain."""
-    if spec.grader == "math":
-        assert isinstance(gold, str)
-        return f"{gold:.60}: {why}" if (why := unread(gold)) else None
-    golds = [gold] if isinstance(gold, str) else gold
-    return next((repr(one) for one in golds if _EMPTIED.fullmatch(one)), None)
+def _warn_of_lines(data: str, kind: str, lines: Sequence[str]) -> None:
+    if lines:
+        shown = ", ".join(lines[:5]) + (f" and {len(lines) - 5} more" if lines[5:] else "")
+        _warn(f"{data}: {kind}: {shown}")
 
 
 def _check_embedded(spec: Suite, tasks: TaskSet) -> None:

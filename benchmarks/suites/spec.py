@@ -1,4 +1,4 @@
-"""The specification of a suite and the file that holds them all."""
+"""The specification of a suite, and the files that hold them."""
 
 from __future__ import annotations
 
@@ -13,38 +13,63 @@ from mas_envs.proposer_solver import ProposerSolverEnv
 from mas_envs.workflow import WorkflowEnv
 
 SUITES_FILE = Path(__file__).parent / "suites.yaml"
+YAML = (".yaml", ".yml")
 
 
 class Hub(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A dataset on the hub. `revision` None means unpinned: nobody has verified one."""
+    """A dataset on the Hugging Face hub and its one file, as a name or a glob.
+
+    `revision` None means unpinned: nobody has verified one.
+    """
 
     id: str
+    file: str
     revision: str | None = None
 
 
+class Origin(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The very copy that the suite's hash was computed from: a file in a GitHub repository."""
+
+    repo: str
+    commit: str
+    path: str
+    bytes: int
+    sha256: str
+
+    def __str__(self) -> str:
+        return f"{self.repo}@{self.commit[:12]} {self.path}"
+
+
 class Environment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The environment that asks the questions: `mas_envs.make(id, **args)`."""
+    """The environment that asks the questions: `mas_envs.make(id, **args)`.
+
+    `needs` are arguments that have no sensible default here, so that --env-arg must give them.
+    """
 
     id: str = "math-v0"
     args: dict[str, Any] = {}
+    needs: tuple[str, ...] = ()
 
 
 class Suite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One benchmark; the fields are explained at the top of `suites.yaml`."""
 
     name: str = ""
-    title: str
-    rows: int
-    licence: str
+    title: str = ""
+    rows: int | None = None
+    licence: str = "not stated"
     sha256: str | None = None
-    origin: str | None = None
+    origin: Origin | None = None
     hub: Hub | None = None
+    data: str | None = None
     question: tuple[str, ...] = ("problem", "question")
+    cut: str | None = None
     answer: tuple[str, ...] = ("answer",)
     boxed: str | None = None
     gold: Literal["integer", "latex"] = "latex"
     unit: str | None = None
     errata: dict[str, str] = {}
+    mistakes: dict[str, tuple[str, str]] = {}
     meta: tuple[str, ...] = ()
     tasks: dict[str, Any] | None = None
     grader: Literal["math", "qa"] = "math"
@@ -55,13 +80,17 @@ class Suite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Where the problems come from, in words; says "unpinned" where no revision is known."""
         if self.tasks is not None:
             return "embedded"
-        if self.hub is None:
-            return self.origin or "unknown"
-        return f"{self.hub.id}@{self.hub.revision or 'unpinned'}"
+        if self.data is not None:
+            return self.data
+        hub = self.hub and f"{self.hub.id}@{self.hub.revision or 'unpinned'}"
+        return hub or (str(self.origin) if self.origin else "unknown")
 
 
 def read_suites(path: str | Path) -> dict[str, Suite]:
-    """The suites of a YAML file by name. Raises `BadFile` naming the suite, the key and value."""
+    """The suites of a YAML file by name. Raises `BadFile` naming the suite, the key and value.
+
+    `data` of a suite is relative to the file's folder.
+    """
     import yaml
 
     try:
@@ -73,16 +102,19 @@ def read_suites(path: str | Path) -> dict[str, Suite]:
         line = mark.line + 1 if mark else None
         raise BadFile(path, f"not YAML: {getattr(error, 'problem', error)}", line) from None
     if not isinstance(content, dict):
-        raise BadFile(path, "no suites; write `name: {title: …, rows: …, licence: …}`")
-    found = {}
-    for name, fields in content.items():
-        try:
-            found[str(name)] = msgspec.structs.replace(
-                msgspec.convert(fields, Suite), name=str(name)
-            )
-        except msgspec.ValidationError as error:
-            raise BadFile(path, f"suite {name!r}: {error}") from None
-    return found
+        raise BadFile(path, "no suites; write `name: {data: questions.jsonl, answer: [gold]}`")
+    return {str(name): _suite(path, str(name), fields) for name, fields in content.items()}
+
+
+def _suite(path: str | Path, name: str, fields: Any) -> Suite:
+    try:
+        found = msgspec.convert(fields, Suite)
+    except msgspec.ValidationError as error:
+        known = ", ".join(Suite.__struct_fields__[1:])
+        fix = f"the keys are {known}" if "unknown field" in str(error) else ""
+        raise BadFile(path, f"suite {name!r}: {error}", fix=fix) from None
+    data = None if found.data is None else str(Path(path).parent / found.data)
+    return msgspec.structs.replace(found, name=name, title=found.title or name, data=data)
 
 
 @cache
@@ -92,10 +124,28 @@ def suites() -> dict[str, Suite]:
 
 
 def suite(name: str) -> Suite:
-    """One suite. Raises `UnknownName` suggesting the nearest."""
-    if name not in suites():
-        raise UnknownName("suite", name, suites())
-    return suites()[name]
+    """One suite: a name of `suites`, or FILE.yaml#NAME, or FILE.yaml that holds a single one.
+
+    Raises `UnknownName` suggesting the nearest, and `BadFile`.
+    """
+    path, _, chosen = name.partition("#")
+    if not path.endswith(YAML):
+        if name not in suites():
+            raise UnknownName("suite", name, [*suites(), "FILE.yaml"])
+        return suites()[name]
+    own = read_suites(path)
+    if not chosen and len(own) == 1:
+        chosen = next(iter(own))
+    if not chosen:
+        choices = ", ".join(f"{path}#{one}" for one in own)
+        raise BadFile(path, f"holds {len(own)} suites", fix=f"say which: {choices}")
+    if chosen not in own:
+        raise UnknownName("suite", chosen, own, where=path)
+    found = own[chosen]
+    if found.data is None and found.tasks is None and found.hub is None and found.origin is None:
+        fix = "give data: FILE.jsonl, relative to this file"
+        raise BadFile(path, f"suite {chosen!r} says not where its questions are", fix=fix)
+    return found
 
 
 def check_blind(env: WorkflowEnv) -> None:

@@ -36,15 +36,7 @@ def read_parquet(path: Path) -> Iterator[Row]:
     """Rows of the Dr. MAS and Search-R1 recipes: prompt, reward_model.ground_truth, extra_info,
     env_kwargs. Raises `BadFile`, and `UserError` without pyarrow.
     """
-    try:
-        import pyarrow.parquet as parquet
-    except ImportError:
-        raise UserError("Parquet files need pyarrow: pip install 'mas-gym[parquet]'") from None
-    try:
-        rows = parquet.read_table(path).to_pylist()
-    except Exception as error:
-        raise BadFile(path, f"not a Parquet file ({error})") from None
-    for number, row in enumerate(rows, 1):
+    for number, row in enumerate(_parquet_rows(path), 1):
         kwargs, extra, reward_model = (
             _struct(path, number, row, key) for key in ("env_kwargs", "extra_info", "reward_model")
         )
@@ -57,6 +49,20 @@ def read_parquet(path: Path) -> Iterator[Row]:
         flat = {"question": question, "answer": gold, "source": row.get("data_source")}
         flat |= {key: extra[key] for key in ("split", "index") if key in extra}
         yield _row(path, number, flat, "question", "answer")
+
+
+def _parquet_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows, a batch at a time in memory."""
+    try:
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise UserError("Parquet files need pyarrow: pip install 'mas-gym[parquet]'") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1000):
+                yield from batch.to_pylist()
+    except Exception as error:
+        raise BadFile(path, f"not a Parquet file ({error})") from None
 
 
 def _row(path: Path, number: int, row: dict[str, Any], question: str, answer: str) -> Row:

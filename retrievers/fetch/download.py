@@ -46,8 +46,10 @@ def download(
     return get(plan(repo, files, folder, revision, sha256, join, endpoint), progress)
 
 
-def get(targets: Sequence[Target], progress: Progress = silent) -> list[Path]:
-    """Fetch and check the targets; their paths.
+def get(
+    targets: Sequence[Target], progress: Progress = silent, *, token: bool = True
+) -> list[Path]:
+    """Fetch and check the targets; their paths. Without `token` no server is told $HF_TOKEN.
 
     Raises RetrieverError when the disk is too small or a file in the way is another one, and
     RetrieverDown when the server gives up or its bytes are wrong; right bytes are kept either way.
@@ -55,7 +57,7 @@ def get(targets: Sequence[Target], progress: Progress = silent) -> list[Path]:
     place = None
     try:
         _check_space([target for target in targets if not target.path.exists()])
-        with hub.client() as client:
+        with hub.client(token) as client:
             for target in targets:
                 place = target.partial
                 _get(client, target, progress)

@@ -161,8 +161,9 @@ def _inside(name: str) -> bool:
 def refusal(status: int, what: str) -> Exception:
     """The error for an answer that is none; `what` was asked for."""
     if status in (401, 403):
-        fix = "no such data set, or a private one: check the name, or set HF_TOKEN to a token"
-        return RetrieverError(f"{what}: refused with HTTP {status}; {fix} that may read it")
+        fix = "no such data set, or a private or gated one: check the name, accept its terms on its"
+        fix += " page, and set HF_TOKEN to a token that may read it"
+        return RetrieverError(f"{what}: refused with HTTP {status}; {fix}")
     if status == 404:
         return RetrieverError(f"{what}: not there (HTTP 404); check name, revision and endpoint")
     return RetrieverDown(f"{what}: HTTP {status}; try again later")
@@ -178,12 +179,15 @@ def reason(error: Exception) -> str:
     return f"{type(error).__name__} {error}".rstrip()
 
 
-def client() -> httpx.Client:
-    """A client for the hub and its file store. Raises RetrieverError for a setting of no use."""
+def client(token: bool = True) -> httpx.Client:
+    """A client for the hub and its file store, or without `token` for any other server.
+
+    Raises RetrieverError for a setting of no use.
+    """
     import httpx
 
-    token = os.environ.get("HF_TOKEN", "").strip()
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    secret = os.environ.get("HF_TOKEN", "").strip() if token else ""
+    headers = {"Authorization": f"Bearer {secret}"} if secret else {}
     headers["Accept-Encoding"] = "identity"  # sizes and digests are of the bytes as stored
     # httpx drops Authorization when a redirect leaves the endpoint for the file store.
     try:

@@ -1,5 +1,6 @@
 """Suites: the real files load and count right; bad copies are named or refused."""
 
+import hashlib
 import json
 import re
 import warnings
@@ -32,22 +33,39 @@ FILES = {
     "minerva": ("minerva_math.qwen25math.jsonl", 272),
     "olympiadbench": ("olympiadbench.qwen25math.jsonl", 675),
 }
+SEARCH = {
+    "nq": ("nq_open_dev.jsonl", 3610),
+    "hotpotqa": ("hotpotqa_dev_simplified.react.json", 7405),
+    "bamboogle": ("bamboogle.r1searcher.jsonl", 125),
+    "hotpotqa_500": ("hotpotqa_500.r1searcher.jsonl", 500),
+    "2wiki_500": ("2wiki_500.r1searcher.jsonl", 500),
+    "musique_500": ("musique_500.r1searcher.jsonl", 500),
+    "efficientqa": ("nq_efficientqa_dev_1.1.jsonl", 1800),
+}
+UNPINNED = {"triviaqa": 11313, "popqa": 14267, "2wiki": 12576, "musique": 2417}
 
 
 @needs_data
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, *SEARCH])
 def test_real_files(name):
-    file, rows = FILES[name]
+    file, rows = (FILES | SEARCH)[name]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         tasks = load_suite(name, DATA / file)
     assert len(tasks) == rows == suite(name).rows
     assert fingerprint(tasks) == suite(name).sha256
     assert len({task.id for task in tasks}) == rows
-    assert all(task.question.strip() and task.answer.strip() for task in tasks)
+    golds = [[t.answer] if isinstance(t.answer, str) else t.answer for t in tasks]
+    assert all(task.question.strip() for task in tasks)
+    assert all(found and all(map(str.strip, found)) for found in golds)
+    origin = suite(name).origin
+    content = (DATA / file).read_bytes()
+    assert (origin.bytes, origin.sha256) == (len(content), hashlib.sha256(content).hexdigest())
     messages = [str(w.message) for w in caught if w.category is SuiteWarning]
     if name == "math500":  # tabs in two problems, in every copy
         assert len(messages) == 1 and "line 18 ('\\t'), line 427 ('\\t')" in messages[0]
+    elif name in ("nq", "hotpotqa", "efficientqa"):
+        assert len(messages) == 1 and "SQuAD's normaliser empties" in messages[0]
     else:
         assert messages == []
 
@@ -280,12 +298,40 @@ def test_an_embedded_gold_that_is_not_normal_is_refused(monkeypatch, name, gold,
         load_suite(name)
 
 
+@pytest.mark.filterwarnings("ignore:.*canonical:benchmarks.suites.SuiteWarning")
+def test_the_copies_of_aime_2024_with_384_are_told_and_mended(copy):
+    rows = problems()
+    rows[11]["answer"] = "385"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SuiteWarning)
+        right = fingerprint(load_suite("aime24", copy(rows)))
+    for written in ("384", 384, 384.0, "0384"):
+        rows[11]["answer"] = written
+        with pytest.warns(SuiteWarning, match=r"line 12 \(384 is a known mistake, 385 is taken: "):
+            assert fingerprint(load_suite("aime24", copy(rows))) == right
+    del rows[11]["answer"]
+    rows[11]["solution"] = r"Hence \boxed{384}."
+    with pytest.warns(SuiteWarning, match=r"line 12 \(384 is a known mistake"):
+        assert load_suite("aime24", copy(rows))[11].answer == "385"
+
+
+@needs_data
+def test_no_right_gold_is_called_a_mistake():
+    for name, found in suites().items():
+        if found.mistakes:
+            golds = {task.answer for task in load_suite(name, DATA / FILES[name][0])}
+            assert not golds & found.mistakes.keys()
+            assert {right for right, _ in found.mistakes.values()} <= golds
+
+
 def test_missing_files(tmp_path):
-    with pytest.raises(UserError, match=r"pass --data FILE.*AIME 2024 \(30.*aime24@unpinned"):
+    with pytest.raises(
+        UserError, match=r"pass --data FILE.*AIME 2024 \(30.*aime24@unpinned.*mas-bench fetch"
+    ):
         load_suite("aime24")
     with pytest.raises(BadFile, match=r"none\.jsonl: cannot be read"):
         load_suite("aime24", tmp_path / "none.jsonl")
-    with pytest.raises(BadFile, match="cannot be read"):
+    with pytest.raises(UserError, match=r"the folder has no aime24\.jsonl.*mas-bench fetch aime24"):
         load_suite("aime24", tmp_path)
     with pytest.raises(UnknownName, match="did you mean 'aime24'"):
         load_suite("aime2024")
@@ -323,11 +369,20 @@ def test_the_fingerprint_ignores_the_order_and_nothing_else(copy):
 
 
 def test_the_suites_of_the_package():
-    assert set(suites()) == {*FILES, "arith", "tinyworld"}
+    assert set(suites()) == {*FILES, *SEARCH, *UNPINNED, "arith", "tinyworld"}
     for name, found in suites().items():
-        assert found.name == name and found.licence and len(found.sha256 or "") == 64
+        assert found.name == name and found.title and found.licence
+        assert found.rows == UNPINNED.get(name, found.rows) and found.rows is not None
+        assert (found.sha256 is None) == (name in UNPINNED)
+        assert found.sha256 is None or re.fullmatch("[0-9a-f]{64}", found.sha256)
+        assert (found.origin is None) == (name in UNPINNED or found.tasks is not None)
+        assert found.origin is None or re.fullmatch("[0-9a-f]{40}", found.origin.commit)
+        if name in {**SEARCH, **UNPINNED}:
+            assert found.grader == "qa" and found.env.id == "search-v0"
+            assert found.env.args == {"grading": "squad"} and found.env.needs == ("retriever",)
         assert found.hub is None or found.hub.revision is None  # none has been verified
-        assert "unpinned" in found.source or found.source == "embedded"
+        assert found.hub is not None or found.tasks is not None or found.origin is not None
+        assert found.hub is None or "unpinned" in found.source
         assert msgspec.json.decode(msgspec.json.encode(found))["rows"] == found.rows
 
 
@@ -336,7 +391,8 @@ def test_the_suites_of_the_package():
     [
         ("mine: {title: T, rows: 3, licence: L, row: 4}", "suite 'mine'.*`row`"),
         ("mine: {title: T, rows: three, licence: L}", r"suite 'mine'.*int.*rows"),
-        ("mine: {title: T, rows: 3}", "suite 'mine'.*`licence`"),
+        ("mine: {data: 3}", r"suite 'mine'.*str.*\$\.data"),
+        ("mine: [1]", "suite 'mine'.*object"),
         ("mine: {title: T, rows: 3, licence: L, gold: number}", r"'mine'.*'number'.*gold"),
         ("a: [\nb", r"own\.yaml:2: not YAML"),
         ("- 1", "no suites"),

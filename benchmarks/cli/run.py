@@ -1,0 +1,151 @@
+"""`mas-bench run`: play a suite."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from benchmarks.cli.notes import load_with_notes, note
+from benchmarks.cli.playing import play_with_progress
+from benchmarks.cli.scores import print_scores
+from benchmarks.environment import Flags, as_trained, environment
+from benchmarks.policies import Source, team
+from benchmarks.run_folder import Settings, open_run, write_json
+from benchmarks.suites import data_file, fingerprint, suite
+from benchmarks.trained import origins
+from mas_envs.episodes.schema import Sampling
+from mas_envs.policies.named import targets_named
+from mas_envs.tasks import TaskSet
+
+MAX_TOKENS = 4096
+
+SuiteName = Annotated[
+    str, typer.Argument(metavar="SUITE", help="A name of `mas-bench list`, or FILE.yaml#NAME.")
+]
+Out = Annotated[Path, typer.Option(help="Folder of the run; the same command continues it.")]
+Policies = Annotated[
+    list[str],
+    typer.Option(
+        "--policy",
+        help="Run folder of mas-train, model folder or id, http://host/v1#MODEL, scripted:adder or "
+        "scripted:package.module:function; role=… or agent=… for one only. Repeatable. A trained "
+        "team is measured as it was trained: what its run says is the default of --env, --env-arg, "
+        "--prompts and --max-tokens.",
+    ),
+]
+LocalCopy = Annotated[
+    Path | None, typer.Option(help="Local copy of the suite, or the folder of `mas-bench fetch`.")
+]
+Samples = Annotated[int, typer.Option("--k", "-k", min=1, help="Samples per question.")]
+Temperature = Annotated[float, typer.Option(min=0)]
+Share = Annotated[float, typer.Option(min=0, max=1)]
+TopK = Annotated[int, typer.Option(min=0, help="0: off.")]
+MaxTokens = Annotated[
+    int | None, typer.Option(min=1, help=f"Per turn; {MAX_TOKENS} if no run says otherwise.")
+]
+Seed = Annotated[int, typer.Option(min=0)]
+Concurrency = Annotated[int, typer.Option(min=1, help="Episodes in flight.")]
+Env = Annotated[
+    str | None, typer.Option(help="Environment id or module:Class; default: the suite's.")
+]
+EnvArguments = Annotated[
+    list[str] | None,
+    typer.Option("--env-arg", help="Environment argument, like max_rounds=3. Repeatable."),
+]
+Prompts = Annotated[
+    str | None, typer.Option(help="Prompt set: a name, FILE.toml or role=FILE.toml,….")
+]
+Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")]
+ServedModel = Annotated[str | None, typer.Option(help="Model of a server, if its URL has none.")]
+KeyVariable = Annotated[
+    str | None, typer.Option(help="Environment variable that holds the server's API key.")
+]
+Dtype = Annotated[str | None, typer.Option(help="Of local models; float32 on CPU, else bfloat16.")]
+Device = Annotated[str | None, typer.Option(help="Of local models; cuda if there is.")]
+
+
+def run(
+    name: SuiteName,
+    out: Out,
+    policy: Policies,
+    data: LocalCopy = None,
+    k: Samples = 16,
+    temperature: Temperature = 0.6,
+    top_p: Share = 0.95,
+    top_k: TopK = 0,
+    max_tokens: MaxTokens = None,
+    seed: Seed = 0,
+    concurrency: Concurrency = 64,
+    env: Env = None,
+    env_arg: EnvArguments = None,
+    prompts: Prompts = None,
+    limit: Limit = None,
+    model: ServedModel = None,
+    api_key_env: KeyVariable = None,
+    dtype: Dtype = None,
+    device: Device = None,
+) -> None:
+    """Play SUITE and print avg@k and pass@k. Interrupted? The same command continues."""
+    tasks = load_with_notes(name, data)
+    flags = _as_trained(Flags(env, env_arg or (), prompts, max_tokens), policy)
+    played = environment(name, tasks, flags)
+    chosen = team(policy, played, Source(model, api_key_env, dtype, device))
+    asked = list(tasks[:limit] if limit else tasks)
+    sampling = Sampling(
+        temperature=temperature,
+        top_p=top_p,
+        top_k=top_k,
+        max_tokens=flags.max_tokens or MAX_TOKENS,
+    )
+    settings = Settings(
+        suite=_identity(name, tasks, data),
+        questions=len(asked),
+        env=played.spec.to_dict(),
+        prompts=played.prompts_id,
+        policies=chosen.records,
+        sampling=sampling,
+        k=k,
+        seed=seed,
+    )
+    with open_run(out, settings) as stored:
+        if flags.prompts is not None and Path(flags.prompts).is_file():
+            shutil.copyfile(flags.prompts, out / "prompts.toml")
+        play_with_progress(stored, played, chosen, asked, concurrency)
+    summary = stored.summary()
+    write_json(out / "summary.json", summary)
+    print_scores(stored, summary)
+    if summary["problem"]:
+        raise typer.Exit(1)
+
+
+def _identity(name: str, tasks: TaskSet, data: Path | None) -> dict[str, Any]:
+    """What the run records of its suite: hash of the content and of the very file."""
+    file = data_file(name, data)
+    file_hash = None if file is None else hashlib.sha256(file.read_bytes()).hexdigest()
+    return {
+        "name": suite(name).name,
+        "rows": len(tasks),
+        "sha256": fingerprint(tasks),
+        "file_sha256": file_hash,
+    }
+
+
+def _as_trained(given: Flags, policies: Iterable[str]) -> Flags:
+    """The flags, completed by what the policies' training run says; a line tells what that is."""
+    found = origins(targets_named(list(policies)).values())
+    taken = {str(checkpoint): as_trained(one, given) for checkpoint, one in found.items()}
+    if not taken:
+        return given
+    first = next(iter(taken.values()))
+    if any(other != first for other in taken.values()):
+        note.print("note: nothing is taken over from the policies' runs, since they differ: "
+                   + "; ".join(f"{path}: {flags}" for path, flags in taken.items()))  # fmt: skip
+        return given
+    if str(first):
+        note.print(f"as trained in {', '.join(taken)}: {first}")
+    return given.completed(first)
