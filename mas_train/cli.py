@@ -14,7 +14,7 @@ from rich.table import Table
 
 from mas_envs.console import command_line, progress
 from mas_envs.errors import UserError
-from mas_train.advantages.presets import PRESETS
+from mas_train.advantages.presets import PRESETS, SEPARATE
 
 if TYPE_CHECKING:
     from mas_train.config import Config
@@ -46,6 +46,10 @@ def run(config: Path, set_: Overrides = None) -> None:
 @app.command()
 def resume(folder: Path, set_: Overrides = None) -> None:
     """Go on with the run in FOLDER from its newest checkpoint."""
+    if not (folder / "config.yaml").is_file():
+        raise UserError(
+            f"{folder} holds no run: it has no config.yaml; give a folder like runs/team"
+        )
     with _loaded(folder / "config.yaml", set_ or ()) as loaded:
         # The folder may have been moved since; where it is now is what counts.
         here = {"dir": str(folder.parent), "name": folder.resolve().name}
@@ -57,8 +61,10 @@ def resume(folder: Path, set_: Overrides = None) -> None:
 def check(config: Path, set_: Overrides = None) -> None:
     """Validate CONFIG, its environment and its tasks; print it with every default written out."""
     from mas_train.environment import check_run_golds, make_env, run_tasks
+    from mas_train.model_path import check_models
 
     with _loaded(config, set_ or ()) as loaded:
+        check_models(loaded)
         check_run_golds(make_env(loaded), *run_tasks(loaded))
     typer.echo(loaded.to_yaml(), nl=False)
 
@@ -127,7 +133,9 @@ def plot(folder: Path) -> None:
 
 @app.command()
 def demo(
-    estimator: Annotated[str, typer.Option(help=f"One of: {', '.join(PRESETS)}.")] = "drmas",
+    estimator: Annotated[
+        str, typer.Option(help=f"One of: {', '.join((*PRESETS, *SEPARATE))}.")
+    ] = "drmas",
     shared: Annotated[bool, typer.Option(help="One model plays both roles.")] = False,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
@@ -146,8 +154,7 @@ def demo(
 @contextmanager
 def _loaded(path: Path, overrides: Sequence[str]) -> Iterator[Config]:
     """The configuration; a mistake in it that only its environment or tasks show names the file."""
-    from mas_train.config import load
-    from mas_train.environment import Misconfigured
+    from mas_train.config import Misconfigured, load
     from mas_train.recipes import recipe
 
     path = recipe(path)

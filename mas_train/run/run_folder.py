@@ -52,6 +52,7 @@ class RunFolder:
         self.checkpoint = checkpoint.newest(self.checkpoints)
         self.done, self.position, self.state = 0, (0, 0), RunState()
         if self.checkpoint is not None:
+            checkpoint.verify(self.checkpoint)
             state = checkpoint.read_state(self.checkpoint)
             self.done, (shard, byte) = state["step"], state["episodes"]
             self.position = (shard, byte)

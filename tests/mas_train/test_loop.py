@@ -146,7 +146,7 @@ def test_a_folder_that_holds_a_run_is_refused(config):
     ("override", "message"),
     [
         ("agents={solver: {model: solver}, critic: {model: verifier}}", r"add \['verifier'\]"),
-        ("models.solver.path=/nowhere/model", "models.solver: .*/nowhere/model"),
+        ("models.solver.path=/nowhere/model", "models.solver.path: .*/nowhere/model"),
         ("models.solver.engine.max_model_len=4096", "models.solver: .*4096"),
         ("env.id=maths-v0", "'math-v0'"),
         ("env.args={max_round: 2}", "'max_rounds'"),
