@@ -114,8 +114,7 @@ def train_step(
     """One step of the loop above; returns its metrics."""
     clock = [time.perf_counter()]
     gathered = stop.run(gather(config, env, team, tasks, step, state.drawn, told))
-    for episode in gathered.played:
-        failures.see(episode)  # a rollout watches its own; few a step add up too
+    failures.see_step(gathered.played)  # a rollout watches its own; few a step add up too
     clock.append(time.perf_counter())
     told("learning")
     rows, decision = gathered_rows(gathered, team.trained_agents(env.possible_agents))
@@ -144,9 +143,11 @@ def evaluate(
 ) -> dict[str, Any]:
     """{"eval": summary} of the dev tasks with the weights after `step` steps, when it is due.
 
-    It comes before the step, so that a run stopped in the middle of it evaluates again.
+    It is due every `eval_every` steps and at the end. It comes before the step, so that a run
+    stopped in the middle of it evaluates again.
     """
-    if not config.train.eval_every or step % config.train.eval_every:
+    every, last = config.train.eval_every, step == config.train.steps
+    if not every or (step % every and not last):
         return {}
     chosen = tasks[: config.eval.tasks]
     samples, sampling = config.eval.samples, config.eval_sampling()

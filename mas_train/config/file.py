@@ -57,6 +57,9 @@ def resolve(
     tree = dict(tree)
     for override in overrides:
         _override(tree, override)
+    for section in ("agents", "models"):  # --set models.b=null takes one away
+        if isinstance(named := tree.get(section), dict):
+            tree[section] = {name: one for name, one in named.items() if one is not None}
     schema = tree.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise UserError(

@@ -17,6 +17,7 @@ def refuse_no_effect(config: Config) -> None:
         _model(f"models.{name}", model)
         _weights_of_agents(config, name)
     _one_episode_groups(config)
+    _redraws(config)
     loss, overlong = config.loss, config.rollout.overlong
     if loss.surrogate == "reinforce" and (clips := loss.clip_low or loss.clip_high):
         raise ValueError(
@@ -91,4 +92,25 @@ def _one_episode_groups(config: Config) -> None:
         raise ValueError(
             f"rollout.group_size: 1 leaves estimator {one.preset!r} nothing to compare an episode "
             "with, so every advantage would be 0; set it to 2 or more"
+        )
+
+
+def _redraws(config: Config) -> None:
+    """Prompts drawn anew where a group that earned the same still has a gradient."""
+    one = config.estimator
+    if not config.rollout.redraws:
+        return
+    choice = check_choices(one.preset, one.unit, one.group, one.mean, one.std)
+    beyond = choice is not None and (
+        choice.mean == "running" or "prompt" not in choice.group.split("+")
+    )
+    if one.preset == "ppo" or beyond:
+        raise ValueError(
+            f"rollout.redraws: estimator {one.preset!r} learns from groups that all earned the "
+            "same as well; leave redraws out"
+        )
+    if config.rollout.group_size == 1:
+        raise ValueError(
+            "rollout.redraws: every group of one episode would be drawn anew; set group_size to 2 "
+            "or more, or leave redraws out"
         )

@@ -80,7 +80,8 @@ class Config(Section):
                 raise ValueError(f"agents.{role}.model: no model {agent.model!r}; {hint}")
         self._optimizers_of_agents()
         if idle := set(self.models) - used:
-            raise ValueError(f"models: {sorted(idle)} are played by no agent; remove them")
+            away = f"remove them (--set models.{sorted(idle)[0]}=null)"
+            raise ValueError(f"models: {sorted(idle)} are played by no agent; {away}")
         if all(model.optimizer is None for model in self.models.values()):
             raise ValueError("models: none has an optimizer, so there is nothing to train")
         trained = [model for model in self.models.values() if model.optimizer is not None]

@@ -89,7 +89,7 @@ def shaping(
 ) -> NDArray[np.float64]:
     """What the configuration adds to each row's reward [N]: overlong penalty, KL in the reward.
 
-    A frozen model is its own reference: the turns of its agents have no KL.
+    Only turns that are learned from change: a frozen model's are rewarded as they were.
     """
     added = np.zeros(len(rows))
     overlong, kl = config.rollout.overlong, config.loss.kl
@@ -100,7 +100,7 @@ def shaping(
     if kl is not None and kl.place == "reward":
         assert reference_log_probs is not None
         distance = kl_reward(rows.log_probs, reference_log_probs, kl.estimator)
-        models = [config.agents[config.entry(one)].model for one in rows.agent_id.tolist()]
-        learns = np.array([config.models[name].optimizer is not None for name in models], np.bool_)
-        added -= kl.coefficient * np.where(learns, distance, 0.0)
-    return added
+        added -= kl.coefficient * distance
+    models = [config.agents[config.entry(one)].model for one in rows.agent_id.tolist()]
+    learns = np.array([config.models[name].optimizer is not None for name in models], np.bool_)
+    return np.where(learns, added, 0.0)

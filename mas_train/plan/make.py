@@ -226,5 +226,6 @@ def _model_plan(config: Config, name: str, settings: ModelConfig) -> ModelPlan:
             len(roles),
             reference=config.loss.kl is not None,
             value_head=config.loss.value is not None,
+            entropy=config.loss.entropy != 0,
         )
     return ModelPlan(name, settings, shape, roles, moved, limit, rows * limit, micro_batch, learner)

@@ -9,10 +9,10 @@ in a token's queries and keys, V vocabulary, B tokens of a micro-batch.
     reference       w P / D, with a KL and no adapter
 
 Weights, gradients, masters and moments of bfloat16 are the 16 bytes a parameter of mixed-precision
-Adam (ZeRO, arXiv 1910.02054, section 3.1). The optimizer's step has in addition a float32 copy of
-bfloat16 gradients, 4 T / D, and, as PyTorch's AdamW works on a GPU, the roots of all second
-moments at once, 4 T / D; the activations are gone by then. Several agents on one model: one more
-buffer of gradients, for their norms. FSDP gathers the embeddings and two layers at a time in full.
+Adam (ZeRO, arXiv 1910.02054, section 3.1). The optimizer's step, which is fused, has in addition a
+float32 copy of bfloat16 gradients, 4 T / D; the activations are gone by then. Several agents on one
+model: one more buffer of gradients, for their norms. FSDP gathers the embeddings and two layers at
+a time in full.
 
 Activations that the backward pass keeps, a token and layer, with this project's attention and
 transformers' modules (RMSNorm computes in float32):
@@ -49,9 +49,8 @@ LOGITS_CHUNK = 2**27
 """Logits that exist at a time on a GPU: `mas_train.learner.output_head.CHUNK`."""
 LOGITS_COPIES = 3
 """Float32 arrays of a single chunk: log-probabilities, their gradient, one in between."""
-CHUNK_BYTES = 20
-"""A logit where there are several chunks: five float32 arrays, as what is left of one chunk is
-still there while the next is computed (without an entropy bonus a float32 model has four)."""
+CHUNK_BYTES = 12
+"""A logit where there are several chunks, which are overwritten; 4 more with an entropy bonus."""
 
 
 @dataclass(frozen=True)
@@ -140,13 +139,13 @@ def layer_bytes(shape: Shape, width: int, tokens: int, checkpointing: bool) -> i
     return (again + 2 * width * shape.intermediate + 16 * shape.hidden) * tokens
 
 
-def logits_bytes(shape: Shape, width: int, tokens: int) -> int:
+def logits_bytes(shape: Shape, width: int, tokens: int, entropy: bool) -> int:
     """Of one chunk of logits, and what is computed from it; of the loss."""
     logits = tokens * shape.vocabulary
     around = (3 * width * shape.hidden + 128) * tokens
     if logits <= LOGITS_CHUNK:
         return (LOGITS_COPIES * 4 + width) * logits + around
-    return CHUNK_BYTES * LOGITS_CHUNK + around
+    return (CHUNK_BYTES + 4 * entropy) * LOGITS_CHUNK + around
 
 
 def trained(shape: Shape, lora: LoraConfig | None) -> int:
@@ -164,10 +163,12 @@ def learner_memory(
     *,
     reference: bool = False,
     value_head: bool = False,
+    entropy: bool = False,
 ) -> LearnerMemory:
     """Of one trained model: `tokens` in a micro-batch, `agents` that it plays.
 
-    `reference`: there is a KL to the weights that it started from; `value_head`: there is a critic.
+    `reference`: there is a KL to the weights that it started from; `value_head`: there is a critic;
+    `entropy`: the loss has an entropy bonus.
     """
     width, devices, moved = WIDTH[model.dtype], model.devices, trained(shape, model.lora)
     own = shape.parameters + (moved if model.lora is not None else 0)
@@ -185,9 +186,9 @@ def learner_memory(
         activations=activations(shape, width, tokens, checkpointing)
         + (8 * shape.hidden * tokens if value_head else 0),
         layer=layer_bytes(shape, width, tokens, checkpointing),
-        logits=logits_bytes(shape, width, tokens),
+        logits=logits_bytes(shape, width, tokens, entropy),
         head_gradients=2 * head,
-        step_copies=(8 if half else 4) * moved // devices + 4 * critic,
+        step_copies=4 * moved // devices if half else 0,
         norms_buffer=width * moved // devices if agents > 1 else 0,
         gathered=width * (shape.embedding + 2 * shape.layer) if devices > 1 else 0,
         offloaded=model.optimizer.offload,

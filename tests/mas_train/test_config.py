@@ -315,6 +315,14 @@ def test_an_agents_optimizer_is_its_models():
         ({"rollout__overlong": {"mask": True, "penalty": 2}}, "penalty: does nothing without a"),
         ({"rollout": {"max_tokens": 4, "overlong": {"buffer": 5}}}, "so every turn would pay"),
         ({"rollout__group_size": 1, "estimator__preset": "rloo"}, "nothing to compare an episode"),
+        ({"rollout__redraws": 1, "estimator__preset": "rae"}, "'rae' learns from groups that all"),
+        ({"rollout__redraws": 1, "estimator__preset": "ppo"}, "'ppo' learns from groups that all"),
+        ({"rollout__redraws": 1, "estimator__group": "agent"}, "learns from groups that all"),
+        (
+            {"rollout": {"redraws": 1, "group_size": 1}, "estimator__preset": "counterfactual"},
+            "every group of one episode would be drawn anew",
+        ),
+        ({"loss__entropy": -0.1}, "loss.entropy"),
         (
             {"models__a__optimizer": {"lr": 1}, "agents__solver__optimizer": {"lr": 2},
              "agents__verifier__optimizer": {"lr": 2}},
@@ -325,3 +333,10 @@ def test_an_agents_optimizer_is_its_models():
 def test_options_that_do_nothing_are_refused(changes, said):
     with pytest.raises(UserError, match=re.escape(said)):
         team(**changes)
+
+
+def test_a_model_is_taken_away_on_the_command_line():
+    changes = {"models__b": None, "agents__verifier__model": "a"}
+    assert set(team(**changes).models) == {"a"}
+    with pytest.raises(UserError, match=r"\['b'\] are played by no agent; .*--set models.b=null"):
+        team(models__b={"path": "y"}, agents__verifier__model="a")

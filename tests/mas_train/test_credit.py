@@ -77,12 +77,13 @@ def test_the_reward_is_shaped_before_the_statistics(random_rows):
 
 
 @pytest.mark.parametrize("preset", ["grpo", "drmas"])
-def test_turns_of_a_frozen_model_have_no_kl_that_its_team_would_pay_for(random_rows, preset):
+def test_turns_of_a_frozen_model_cost_its_team_neither_kl_nor_length(random_rows, preset):
     rows = random_rows(16)
     models = {"a": {"path": "x"}, "b": {"path": "x", "optimizer": None}}
     agents_ = {"solver": {"model": "a"}, "verifier": {"model": "b"}}
     loss = {"kl": {"coefficient": 0.1, "place": "reward"}}
-    chosen = resolve({"agents": agents_, "models": models, "loss": loss,
+    rollout = {"max_tokens": 5, "overlong": {"buffer": 5, "penalty": 0.7}}
+    chosen = resolve({"agents": agents_, "models": models, "loss": loss, "rollout": rollout,
                       "estimator": {"preset": preset}})  # fmt: skip
     learns = rows.agent == "solver"
     assert 0 < learns.sum() < 16
@@ -90,7 +91,8 @@ def test_turns_of_a_frozen_model_have_no_kl_that_its_team_would_pay_for(random_r
                  for x, own in zip(rows.log_probs, learns, strict=True)]  # fmt: skip
     credit = assign_credit(chosen, rows, {"reference_log_probs": reference}, {})
     lengths = np.array([len(ids) for ids in rows.ids])
-    wanted = rows.reward - np.where(learns, 0.1 * 0.5 * lengths, 0.0)
+    paid = 0.1 * 0.5 * lengths + 0.7 * np.minimum(lengths / 5, 1)
+    wanted = rows.reward - np.where(learns, paid, 0.0)
     np.testing.assert_allclose(credit.rows.reward, wanted, atol=1e-6)
     columns = (wanted, rows.prompt, rows.agent, rows.trajectory)
     np.testing.assert_allclose(credit.advantages, advantages(*columns, preset=preset), atol=1e-4)

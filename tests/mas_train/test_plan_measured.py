@@ -69,7 +69,7 @@ class Measured:
 
 def measured(model: Any, rows: Any, loss: LossConfig, **options: Any) -> Measured:
     """Of the second of two updates: the moments are there, and every micro-batch but the first
-    finds gradients. The optimizer works as it does on a GPU.
+    finds gradients.
     """
     meter = Meter()
     for parameter in model.parameters():
@@ -78,7 +78,6 @@ def measured(model: Any, rows: Any, loss: LossConfig, **options: Any) -> Measure
         learner = Learner(
             model, OptimizerConfig(lr=1e-4), value_head=loss.value is not None, **options
         )
-        learner.optimizer.param_groups[0]["foreach"] = True  # PyTorch's own choice on CUDA
         peaks: list[int] = []
         step = learner.optimizer.step
 
@@ -145,7 +144,7 @@ def step_of(tiny_qwen, random_rows, monkeypatch):
         settings = ModelConfig(path="x", dtype=dtype, gradient_checkpointing=checkpointing)  # type: ignore[arg-type]
         planned = memory.learner_memory(
             read_shape(model.config.to_dict()), settings, budget, len(roles),
-            value_head=loss.value is not None,
+            value_head=loss.value is not None, entropy=loss.entropy != 0,
         )  # fmt: skip
         return planned, measured(
             model, rows, loss, token_budget=budget, gradient_checkpointing=checkpointing
