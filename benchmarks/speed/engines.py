@@ -12,8 +12,11 @@ continuous batching.
 `rollouts`: the tokens per second of math-v0 with as many concurrent episodes as the engine has
 rows, beside the same engine asked the very same requests by as many workers that do nothing else.
 Both encode every prompt, and are measured from when all rows are taken until the last episode, or
-request, has begun: after that an engine runs empty on either side. What an environment costs it
-costs once a turn, so the share kept depends on the length of turns where nothing overlaps.
+request, has begun: after that an engine runs empty on either side. The seconds are the clock's for
+the fake, which computes nothing, and this process's CPU seconds for engines that compute in it,
+which other processes do not change. What an environment costs it costs once a turn, so the share
+kept depends on the length of turns where nothing overlaps. With `--own-process`, as on a GPU, vLLM
+steps in another process while episodes go on in this one: clock seconds again, on two free cores.
 """
 
 from __future__ import annotations
@@ -229,8 +232,8 @@ def batching(
 class Watched:
     """A policy that notes what is asked, and what had been sampled when an episode began."""
 
-    def __init__(self, engine: Any) -> None:
-        self.engine = engine
+    def __init__(self, engine: Any, clock: Callable[[], float] = time.perf_counter) -> None:
+        self.engine, self.clock = engine, clock
         self.asked: list[Request] = []
         self.began: list[tuple[float, int]] = []
 
@@ -244,7 +247,7 @@ class Watched:
 
     def note(self) -> None:
         """Another one has begun."""
-        self.began.append((time.perf_counter(), self.engine.stats.tokens))
+        self.began.append((self.clock(), self.engine.stats.tokens))
 
     def rate(self, rows: int) -> float:
         """Tokens per second while all rows were taken."""
@@ -286,10 +289,15 @@ def rollouts(
     turn_tokens: Annotated[
         int, typer.Option(min=0, help="Of each turn of a real engine; 0: as the model ends it.")
     ] = 0,
+    own_process: Annotated[
+        bool, typer.Option("--own-process", help="Of vllm, as on a GPU.")
+    ] = False,
     repeats: Annotated[int, typer.Option(min=1)] = 1,
 ) -> None:
     """Tokens per second through math-v0, beside the bare engine on the same requests."""
-    made = _engine(engine, rows, tokens_per_second, mean_tokens)
+    made = _engine(engine, rows, tokens_per_second, mean_tokens, own_process)
+    here = engine != "fake" and not own_process
+    clock = time.process_time if here else time.perf_counter
     env: WorkflowEnv = make(
         "math-v0", tasks={"source": "arith", "split": "train", "n": tasks}, prompts="tiny"
     )
@@ -297,10 +305,11 @@ def rollouts(
     if turn_tokens:
         made.stop_ids = frozenset()
     table: list[Sequence[str]] = []
+    shares: list[float] = []
     asyncio.run(through_environments(Watched(made), env, 1, rows, sampling))  # all is loaded
     with progress("rollouts", total=2 * repeats, unit="runs") as bar:
         for _ in range(repeats):
-            through, bare = Watched(made), Watched(made)
+            through, bare = Watched(made, clock), Watched(made, clock)
             made.chat.encode.cache_clear()
             asyncio.run(through_environments(through, env, samples, rows, sampling))
             bar.advance(1)
@@ -308,16 +317,23 @@ def rollouts(
             asyncio.run(raw(bare, through.asked, rows))
             bar.advance(1)
             rates = through.rate(rows), bare.rate(rows)
-            table.append([*(f"{rate:,.0f}" for rate in rates), f"{rates[0] / rates[1]:.1%}"])
+            shares.append(rates[0] / rates[1])
+            table.append([*(f"{rate:,.0f}" for rate in rates), f"{shares[-1]:.1%}"])
+    table.append(["", "median", f"{np.median(shares):.1%}"])
+    length = made.stats.tokens / made.stats.requests
     show(
-        f"tokens per second, {engine}, {rows} rows, {len(through.asked):,} requests, "
-        f"{made.stats.tokens / made.stats.requests:.0f} tokens a turn",
+        f"tokens per {'CPU ' if here else ''}second, {engine}, {rows} rows, "
+        f"{len(through.asked):,} requests, {length:.0f} tokens a turn",
         ["through math-v0", "bare engine", "share kept"],
         table,
     )
+    if engine == "vllm":
+        made.close()
 
 
-def _engine(name: str, rows: int, tokens_per_second: float, mean_tokens: float) -> Any:
+def _engine(
+    name: str, rows: int, tokens_per_second: float, mean_tokens: float, own_process: bool
+) -> Any:
     if name == "fake":
         from mas_train.engines.fake import FakeEngine
 
@@ -327,7 +343,10 @@ def _engine(name: str, rows: int, tokens_per_second: float, mean_tokens: float) 
     if name == "vllm":
         from mas_train.engines.vllm import VLLMEngine
 
-        return VLLMEngine("mas-gym/demo", max_model_len=512, max_rows=rows)
+        return VLLMEngine(
+            "mas-gym/demo", max_model_len=512, max_rows=rows, own_process=own_process,
+            overlap=own_process,
+        )  # fmt: skip
     if name != "transformers":
         raise typer.BadParameter(f"--engine {name}: fake, vllm or transformers")
     import torch

@@ -5,12 +5,15 @@
 256 rows of a prompt of 16 tokens and a response of log-normal length, one tiny Qwen3. Every side
 takes the same step (clipped surrogate, token mean, entropy measured, clipping, AdamW); their
 gradient norms are printed so that it can be seen. No micro-batch of any side holds more than
-`--budget` tokens, padding included; within that each side runs at its own fastest size. The padded
-side fills micro-batches on the right to their longest row and computes logits everywhere. TRL's
-rows are there if `trl` (1.16.0) can be imported; it pads a whole batch to its longest response.
-Steps of the sides alternate; CPU time is shown as well, since it suffers less from other processes
-(with any, set OMP_WAIT_POLICY=passive). Peak memory is measured in a process per side, at a large
-vocabulary and micro-batches of at most `--memory-budget` tokens.
+`--budget` tokens, padding included; the first table has each side at its fastest size within it,
+the others at the largest size within each `--same-budget`. The padded side fills micro-batches on
+the right to their longest row and computes logits everywhere. TRL's rows are there if `trl`
+(1.16.0) can be imported; it pads a whole batch to its longest response. Steps of the sides
+alternate; CPU time is shown as well, since it suffers less from other processes (with any, set
+OMP_WAIT_POLICY=passive). Peak memory is measured in a process per side, at a large vocabulary and
+micro-batches of at most `--memory-budget` tokens.
+
+    python -m benchmarks.speed.update --vocabulary 32000 --sigma 0.8 --repeats 3 --budget 4096
 """
 
 from __future__ import annotations
@@ -43,6 +46,8 @@ SIZES = {
     "padded": (1, 2, 4, 8, 16, 32, 64),  # rows of a micro-batch
     "TRL": (1, 2, 4, 8, 16, 32),
 }
+Tables = dict[str, list[list[str]]]
+"""Rows by which sizes they compare."""
 Step = Callable[[], float]
 """Takes one optimiser step and returns the gradient's norm."""
 
@@ -82,6 +87,11 @@ class Case:
             ids=sampled,
             log_probs=[np.full(n, -5.0, np.float32) for n in lengths],
         )
+
+    @property
+    def tokens(self) -> int:
+        """Of all rows, prompts included."""
+        return sum(len(ids) + PROMPT for ids in self.rows().ids)
 
     def model(self) -> Any:
         """The demo's kind of model at the size of the published figures."""
@@ -214,15 +224,18 @@ def trl(case: Case, size: int) -> Step:
 SIDES = {"ours": ours, "padded": padded, "TRL": trl}
 
 
-def fits(case: Case, side: str, size: int) -> bool:
-    """Whether the side's largest micro-batch stays within the budget."""
-    if side == "ours":
-        return size <= case.budget
+def fitting(case: Case, side: str, budget: int) -> list[int]:
+    """The sizes at which no micro-batch of the side exceeds the budget; the smallest always."""
     lengths = [len(ids) + PROMPT for ids in case.rows().ids]
     longest = [max(lengths)] if side == "TRL" else lengths  # TRL pads all rows alike
-    return max(size * max(longest[i : i + size]) for i in range(0, len(longest), size)) <= (
-        case.budget
-    )
+
+    def tokens(size: int) -> int:
+        if side == "ours":
+            return size
+        return size * max(max(longest[i : i + size]) for i in range(0, len(longest), size))
+
+    found = [size for size in SIZES[side] if tokens(size) <= budget]
+    return found or [SIZES[side][0]]
 
 
 def seconds(step: Step) -> tuple[float, float]:
@@ -232,47 +245,53 @@ def seconds(step: Step) -> tuple[float, float]:
     return time.perf_counter() - wall, time.process_time() - cpu
 
 
-def best(case: Case, side: str, tick: Callable[[], None]) -> tuple[int, Step, float]:
-    """The side's fastest size, its step, and the first step's gradient norm."""
-    found: list[tuple[float, int, Step, float]] = []
-    for size in SIZES[side]:
-        if fits(case, side, size):
-            step = SIDES[side](case, size)
-            norm = step()
-            found.append((seconds(step)[0], size, step, norm))
-        tick()
-    _, size, step, norm = min(found, key=lambda one: one[0])
-    return size, step, norm
-
-
-def compare(case: Case, sides: Sequence[str], repeats: int) -> list[list[str]]:
-    """Table rows: tokens per second of each side at its fastest size, steps taken in turn."""
-    tokens = sum(len(ids) + PROMPT for ids in case.rows().ids)
-    total = sum(len(SIZES[side]) for side in sides) + repeats
-    with progress(f"σ {case.sigma}", total=total, unit="steps") as bar:
-        chosen = {side: best(case, side, lambda: bar.advance(1)) for side in sides}
-        taken: dict[str, list[tuple[float, float]]] = {side: [] for side in sides}
+def compare(case: Case, sides: Sequence[str], same: Sequence[int], repeats: int) -> Tables:
+    """Tokens per second of each side, its steps taken in turn with the others'."""
+    sizes = {side: fitting(case, side, case.budget) for side in sides}
+    total = sum(map(len, sizes.values())) + repeats
+    steps: dict[tuple[str, int], Step] = {}
+    norms: dict[tuple[str, int], float] = {}
+    first: dict[tuple[str, int], float] = {}
+    with progress(f"σ {case.sigma}", total=total, unit="rounds") as bar:
+        for side in sides:
+            for size in sizes[side]:
+                step = steps[side, size] = SIDES[side](case, size)
+                norms[side, size] = step()
+                first[side, size] = seconds(step)[1]
+                bar.advance(1)
+        fastest = [(side, min(sizes[side], key=lambda size: first[side, size])) for side in sides]
+        rules = {"each side's fastest size": fastest}
+        for budget in same:
+            largest = [(side, fitting(case, side, budget)[-1]) for side in sides]
+            rules[f"the largest size in {budget:,} tokens"] = largest
+        taken: dict[tuple[str, int], list[tuple[float, float]]]
+        taken = {one: [] for chosen in rules.values() for one in chosen}
         for _ in range(repeats):
-            for side in sides:
-                taken[side].append(seconds(chosen[side][1]))
+            for one, times in taken.items():
+                times.append(seconds(steps[one]))
             bar.advance(1)
-    wall, cpu = (
-        {side: statistics.median(one[kind] for one in taken[side]) for side in sides}
-        for kind in (0, 1)
-    )
-    return [
-        [
-            side,
-            f"{case.sigma}",
-            f"{chosen[side][0]:,}",
-            spread([tokens / one for one, _ in taken[side]], 0),
-            f"{wall[side] / wall['ours']:.2f}",
-            f"{tokens / cpu[side]:,.0f}",
-            f"{cpu[side] / cpu['ours']:.2f}",
-            f"{chosen[side][2]:.5f}",
-        ]
-        for side in sides
-    ]
+    tables: Tables = {}
+    for rule, chosen in rules.items():
+        ours_wall, ours_cpu = _medians(taken[chosen[0]])
+        for side, size in chosen:
+            wall, cpu = _medians(taken[side, size])
+            columns = [
+                f"{case.sigma}",
+                f"{size:,}",
+                spread([case.tokens / one for one, _ in taken[side, size]], 0),
+                f"{wall / ours_wall:.2f}",
+                f"{case.tokens / cpu:,.0f}",
+                f"{cpu / ours_cpu:.2f}",
+                f"{norms[side, size]:.5f}",
+            ]
+            tables.setdefault(rule, []).append([side, *columns])
+    return tables
+
+
+def _medians(times: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """Of wall and of CPU time."""
+    wall, cpu = zip(*times, strict=True)
+    return statistics.median(wall), statistics.median(cpu)
 
 
 def _status_mb(field: str) -> float:
@@ -298,7 +317,7 @@ def memory(case: Case, sides: Sequence[str]) -> list[list[str]]:
     context = multiprocessing.get_context("spawn")
     found: dict[str, tuple[int, float]] = {}
     for side in sides:
-        size = max(size for size in SIZES[side] if fits(case, side, size))
+        size = fitting(case, side, case.budget)[-1]
         with ProcessPoolExecutor(1, mp_context=context) as process:
             found[side] = (size, process.submit(peak, side, case, size).result())
     ours_mb = found["ours"][1]
@@ -316,6 +335,9 @@ def main(
         1.2,
     ],
     vocabulary: Annotated[int, typer.Option(min=256)] = 266,
+    same_budget: Annotated[
+        list[int], typer.Option(min=1024, help="Tokens of a micro-batch that all fill. Repeatable.")
+    ] = [2048, 4096],  # noqa: B006
     memory_vocabulary: Annotated[int, typer.Option(min=256)] = 32_000,
     budget: Annotated[int, typer.Option(min=1024, help="Tokens of a micro-batch.")] = 16_384,
     memory_budget: Annotated[int, typer.Option(min=1024, help="The same for memory.")] = 2048,
@@ -324,14 +346,18 @@ def main(
 ) -> None:
     """Tokens per second of one optimiser step, and its peak memory with a large vocabulary."""
     sides = [side for side in SIDES if side != "TRL" or importlib.util.find_spec("trl")]
-    rows = []
+    tables: Tables = {}
+    same = [tokens for tokens in same_budget if tokens <= budget]
     for one in sigma:
-        rows += compare(Case(one, vocabulary, budget, threads), sides, repeats)
-    show(
-        f"one step, {ROWS} rows, vocabulary {vocabulary:,}, {threads} threads, median of {repeats}",
-        ["side", "σ", "size", "tokens/s", "× time", "tokens/CPU s", "× CPU", "gradient norm"],
-        rows,
-    )
+        found = compare(Case(one, vocabulary, budget, threads), sides, same, repeats)
+        for rule, rows in found.items():
+            tables.setdefault(rule, []).extend(rows)
+    for rule, rows in tables.items():
+        show(
+            f"{rule}: {ROWS} rows, vocabulary {vocabulary:,}, {threads} threads, {repeats} steps",
+            ["side", "σ", "size", "tokens/s", "× time", "per CPU s", "× CPU", "gradient"],
+            rows,
+        )
     if sys.platform == "linux":
         case = Case(sigma[0], memory_vocabulary, memory_budget, threads, 32)
         show(

@@ -59,9 +59,9 @@ def advantages(
     agent saw (`anchors` makes them; `gigpo` adds `anchor_weight` times the step's advantage), and
     `state` a dict role → running mean that moves with `decay`: the caller keeps and saves it.
 
-    Returns float64 [N]. It is exactly 0 where the deviation divided by belongs to a group without
-    spread, and where a statistic has fewer than two known members. A row's own reward minus a mean
-    of equal rewards is exactly 0.
+    Returns float64 [N]. It is exactly 0 where the mean is that of a group without spread, where the
+    deviation divided by belongs to one, and where a statistic has fewer than two known members.
+    Members that differ by no more than 1e-12 of their size, rounding, are no spread.
 
     Raises `UnknownName` for an unknown preset or choice; `UserError` for `ppo` and `counterfactual`
     (functions of their own), arrays of different length, a reward that is not finite in a known
@@ -88,7 +88,7 @@ def advantages(
     if choice.step:
         within = choice._replace(unit="turn", group=choice.step)
         credit = credit + anchor_weight * _against_others(batch, within)
-    return np.where(seen, credit, 0.0)
+    return credit if seen.all() else np.where(seen, credit, 0.0)
 
 
 @dataclass(slots=True)
@@ -150,12 +150,13 @@ def _against_others(batch: _Batch, choice: Preset) -> Floats:
         mean_from = team if choice.mean == "global" else own
         std_from = team if choice.std.startswith("global") else own
     centred = counted - mean_from.moments.mean[mean_from.group]
-    valid = (mean_from.moments.members >= 2)[mean_from.group]
+    enough = mean_from.moments.members >= 2
+    if mean_from is own or choice.std == "tokens":  # no noise of means that are equal
+        enough &= mean_from.moments.spread
+    valid = enough[mean_from.group]
     if choice.mean == "others":  # R - (S - R)/(n - 1) = (R - S/n) * n/(n - 1)
         members = mean_from.moments.members[mean_from.group]
         centred = centred * members / np.maximum(members - 1, 1)
-    if choice.std == "tokens":
-        valid &= mean_from.moments.spread[mean_from.group]
     return _divided(batch, centred, valid, std_from, choice.std)
 
 

@@ -10,6 +10,7 @@ from mas_envs.errors import UserError
 from mas_train.advantages.columns import (
     checked_labels,
     checked_lengths,
+    checked_mask,
     checked_rewards,
     checked_tokens,
 )
@@ -49,18 +50,23 @@ def gae(
     critic = checked_tokens("values", values, segments, seen)
     rows = np.flatnonzero(seen & (segments > 0))
     ends = np.cumsum(segments)
-    earned = gamma * np.append(critic[1:], 0.0)[: len(critic)]
-    earned[ends[rows] - 1] = reward[rows]
-    delta = np.where(np.repeat(seen, segments), earned - critic, 0.0)
+    delta = np.zeros_like(critic)
+    np.multiply(critic[1:], gamma, out=delta[:-1])
+    delta[ends[rows] - 1] = reward[rows]
+    delta -= critic
+    if not seen.all():
+        delta[~np.repeat(seen, segments)] = 0.0
     # All rows at once, from their last tokens backwards; the longest first, so that those which
     # still have a token are always the first ones. A turns delta into itself on the way.
     rows = rows[np.argsort(-segments[rows], kind="stable")]
     at, remaining = ends[rows] - 1, -segments[rows]
     carried = np.zeros(len(rows))
-    for back in range(int(segments[rows].max(initial=0))):
-        alive = int(np.searchsorted(remaining, -back))
-        carried = gamma * lam * carried[:alive] + delta[at[:alive]]
-        delta[at[:alive]] = carried
+    backs = np.arange(int(segments[rows].max(initial=0)))
+    for alive in np.searchsorted(remaining, -backs).tolist():
+        at, carried = at[:alive], carried[:alive]
+        carried *= gamma * lam
+        carried += delta.take(at)
+        delta[at] = carried
         at -= 1
     return delta, delta + critic
 
@@ -76,7 +82,7 @@ def whiten(values: Any, lengths: Any, agent: Any, *, known: Any = None) -> Float
     Raises `UserError` for columns that do not fit and a value that is not finite in a known row.
     """
     who = codes(checked_labels("agent", agent, np.size(agent)))
-    seen = np.ones(len(who), np.bool_) if known is None else np.array(known, np.bool_)
+    seen = checked_mask(known, who.shape)
     segments = checked_lengths(lengths, len(who), "agents")
     if seen.shape != who.shape:
         raise UserError(f"known {seen.shape} must have shape [N] like agent {who.shape}")

@@ -90,15 +90,18 @@ def check_choices(
     Raises `UnknownName` for a name that does not exist, and `UserError` for choices given to one of
     `SEPARATE`, or a running mean of another group than an agent's rows.
     """
-    given = {"unit": unit, "group": group, "mean": mean, "std": std}
+    every = {"unit": unit, "group": group, "mean": mean, "std": std}
+    given = {name: value for name, value in every.items() if value is not None}
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise UserError(f"estimator {name} must be a text like 'prompt+agent', not {value!r}")
+        if preset in SEPARATE:
+            raise UserError(f"estimator {preset!r} has no {name!r}; leave {value!r} out")
     if preset in SEPARATE:
-        for name, value in given.items():
-            if value is not None:
-                raise UserError(f"estimator {preset!r} has no {name!r}; leave {value!r} out")
         return None
     if preset not in PRESETS:
         raise UnknownName("estimator preset", preset, (*PRESETS, *SEPARATE))
-    choice = PRESETS[preset]._replace(**{name: value for name, value in given.items() if value})
+    choice = PRESETS[preset]._replace(**given)
     for kind, value, allowed in (
         ("unit", choice.unit, UNITS),
         ("mean", choice.mean, MEANS),

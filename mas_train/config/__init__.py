@@ -5,7 +5,7 @@
 Unknown keys are errors that name the nearest valid one. No torch is imported here.
 """
 
-from mas_train.config.file import load, resolve
+from mas_train.config.file import Misconfigured, load, resolve
 from mas_train.config.learning import (
     CLIPS,
     CorrectionConfig,
@@ -41,6 +41,7 @@ __all__ = [
     "KLConfig",
     "LoraConfig",
     "LossConfig",
+    "Misconfigured",
     "ModelConfig",
     "OptimizerConfig",
     "OverlongConfig",

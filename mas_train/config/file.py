@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
+import re
 import types
 import typing
 from pathlib import Path
@@ -14,6 +14,11 @@ from pydantic import BaseModel, ValidationError
 
 from mas_envs.errors import BadFile, UserError
 from mas_train.config.whole import SCHEMA, Config
+from mas_train.config.yaml_tree import MAX_BYTES, read_tree
+
+
+class Misconfigured(UserError):
+    """A mistake in a configuration that shows only beside what it names. Names the key."""
 
 
 def load(path: str | Path, overrides: typing.Sequence[str] = ()) -> Config:
@@ -23,15 +28,25 @@ def load(path: str | Path, overrides: typing.Sequence[str] = ()) -> Config:
     """
     path = Path(path)
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadFile(path, error.strerror or "cannot be read", fix="give a YAML file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
+            raise BadFile(path, f"is larger than {MAX_BYTES:,} bytes", fix="give a YAML file")
+        tree = read_tree(content.decode("utf-8"))
+    except (OSError, ValueError) as error:
+        if isinstance(error, UserError):
+            raise
+        if isinstance(error, UnicodeDecodeError):
+            raise BadFile(path, f"not YAML ({error})", fix="give a YAML file in UTF-8") from None
+        problem = getattr(error, "strerror", None) or str(error)  # a name with a NUL has none
+        raise BadFile(path, problem, fix="give a YAML file") from None
+    except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or str(error)
         raise BadFile(path, f"not YAML ({problem})", mark.line + 1 if mark else None) from None
     if not isinstance(tree, dict):
-        raise BadFile(path, f"holds a {type(tree).__name__}, not a mapping of sections")
+        held = "nothing" if tree is None else f"a {type(tree).__name__}"
+        raise BadFile(path, f"holds {held}, not a mapping of sections", fix="see mas-train recipes")
     return resolve(tree, overrides, where=str(path))
 
 
@@ -42,6 +57,9 @@ def resolve(
     tree = dict(tree)
     for override in overrides:
         _override(tree, override)
+    for section in ("agents", "models"):  # --set models.b=null takes one away
+        if isinstance(named := tree.get(section), dict):
+            tree[section] = {name: one for name, one in named.items() if one is not None}
     schema = tree.get("schema", SCHEMA)
     if schema != SCHEMA:
         raise UserError(
@@ -53,31 +71,37 @@ def resolve(
         raise UserError("\n".join(_explain(problem, where) for problem in error.errors())) from None
 
 
+_EXPONENT = re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+")
+"""YAML 1.1 reads 3e-6 as a string; people mean the number."""
+
+
 def _override(tree: dict[str, Any], override: str) -> None:
     path, equals, text = override.partition("=")
     keys = path.strip().split(".")
     if not equals or not all(keys):
         raise UserError(f"--set {override!r}; write it as key.path=value")
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise UserError(f"--set {override!r}: {text!r} is not a YAML value") from None
-    if isinstance(value, str):
-        # YAML 1.1 reads 3e-6 as a string; people mean the number.
-        with contextlib.suppress(ValueError):
-            value = float(value)
+        value = read_tree(text)
+    except yaml.YAMLError as error:
+        problem = getattr(error, "problem", None) or "not YAML"
+        raise UserError(
+            f"--set {override!r}: {text!r} is not a YAML value ({problem}); quote it for the shell"
+        ) from None
+    if isinstance(value, str) and _EXPONENT.fullmatch(value):
+        value = float(value)
     for key in keys[:-1]:
         branch = tree.get(key, {})
         if not isinstance(branch, dict):
             raise UserError(f"--set {override!r}: {key!r} is {branch!r}, not a section")
-        # Copied: a YAML alias makes two sections one object, and only one of them is meant.
+        # Copied: the caller's tree stays as it is.
         tree[key] = tree = dict(branch)
     tree[keys[-1]] = value
 
 
 def _explain(problem: Any, where: str) -> str:
     """One line: file, key, value, and the nearest valid key for an unknown one."""
-    location = [str(part) for part in problem["loc"]]
+    # What pydantic adds for a key that is no string, and for each of the types of a union.
+    location = [str(p) for p in problem["loc"] if p not in ("[key]", "str", "dict[str,str]")]
     key = ".".join(location)
     if problem["type"] == "extra_forbidden":
         known = _keys_at(Config, location[:-1])
@@ -87,6 +111,8 @@ def _explain(problem: Any, where: str) -> str:
     if problem["type"] == "missing":
         return f"{where}: {key}: is missing; add it"
     message = problem["msg"].removeprefix("Value error, ")
+    if problem["type"] in ("dict_type", "model_type", "model_attributes_type"):
+        message = "must be a section: a mapping of keys to values"
     value = problem["input"]
     shown = "" if isinstance(value, dict | BaseModel) else f" (got {value!r})"
     return f"{where}: {key + ': ' if key else ''}{message}{shown}"

@@ -64,7 +64,7 @@ class CorrectionConfig(Section):
         if not self.name.endswith("mis"):
             self.refuse_changed(("floor",), f"correction {self.name!r}", "mis")
         if self.name == "bypass":
-            self.refuse_changed(("cap",), "correction 'bypass'", "the others")
+            self.refuse_changed(("cap",), "correction 'bypass'", "a correction that weighs")
         if self.name.endswith("mis") and self.floor >= self.cap:
             raise ValueError(f"correction floor {self.floor} is not below cap {self.cap}")
         return self
@@ -117,7 +117,7 @@ class LossConfig(Section):
     aggregation: Literal["token_mean", "seq_mean_token_mean", "seq_mean_token_sum", "constant"] = (
         "token_mean"
     )
-    entropy: float = 0.0
+    entropy: Annotated[float, Field(ge=0)] = 0.0
     kl: KLConfig | None = None
     correction: CorrectionConfig | None = None
     value: ValueConfig | None = None

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from mas_train.config.section import AboveZero, NotNegative, Positive, Section, Share
+from mas_train.config.section import AboveZero, Below1, NotNegative, Positive, Section
 
 
 class OptimizerConfig(Section):
@@ -17,7 +17,7 @@ class OptimizerConfig(Section):
 
     name: Literal["adamw"] = "adamw"
     lr: AboveZero = 1e-6
-    betas: tuple[Share, Share] = (0.9, 0.999)
+    betas: tuple[Below1, Below1] = (0.9, 0.999)
     eps: AboveZero = 1e-8
     weight_decay: NotNegative = 0.0
     schedule: Literal["constant", "linear", "cosine"] = "constant"
@@ -68,8 +68,10 @@ class EngineConfig(Section):
             self.refuse_changed(_VLLM, where, "vllm")
         if self.name != "http":
             self.refuse_changed(("url",), where, "http")
-        elif not self.url:
-            raise ValueError("engine 'http' needs a url, such as http://127.0.0.1:8000/v1")
+        else:
+            self.refuse_changed(("max_model_len",), where, "an engine that runs the model itself")
+            if not (self.url or "").startswith(("http://", "https://")):
+                raise ValueError("engine 'http' needs a url, such as http://127.0.0.1:8000/v1")
         if self.name != "fake":
             self.refuse_changed(("tokens_per_second",), where, "fake")
         return self
@@ -83,12 +85,12 @@ class ModelConfig(Section):
     computes activations twice instead of keeping them.
     """
 
-    path: str
-    revision: str = "main"
+    path: Annotated[str, Field(min_length=1)]
+    revision: Annotated[str, Field(min_length=1)] = "main"
     dtype: Literal["float32", "bfloat16"] = "float32"
     optimizer: OptimizerConfig | None = OptimizerConfig()
     lora: LoraConfig | None = None
     engine: EngineConfig = EngineConfig()
     template: dict[str, Any] = {}
-    devices: Positive = 1
+    devices: Annotated[int, Field(ge=1, le=64)] = 1
     gradient_checkpointing: bool = False

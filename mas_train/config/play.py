@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from mas_train.config.models import OptimizerConfig
 from mas_train.config.section import AboveZero, NotNegative, Positive, Section
@@ -17,10 +17,17 @@ class RunConfig(Section):
     10 M parameters, and what a bit-for-bit resume needs.
     """
 
-    name: Annotated[str, Field(pattern=r"^[\w.-]+$")] = "run"
+    name: str = "run"
     seed: Annotated[int, Field(ge=0)] = 0
     dir: str = "runs"
-    threads: Positive | None = None
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _names_a_folder(cls, name: str) -> str:
+        if not name.strip(". ") or "/" in name or not name.isprintable():
+            raise ValueError("must be the name of a folder, such as team-1")
+        return name
 
 
 class EnvConfig(Section):

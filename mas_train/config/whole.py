@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,6 +20,7 @@ from mas_train.config.learning import (
     ValueConfig,
 )
 from mas_train.config.models import ModelConfig
+from mas_train.config.no_effect import refuse_no_effect
 from mas_train.config.play import (
     AgentConfig,
     EnvConfig,
@@ -30,6 +32,8 @@ from mas_train.config.play import (
 from mas_train.config.section import Section
 
 SCHEMA = 1
+_MODEL_NAME = re.compile(r"[\w-][\w.-]*(?<!\.pt)(?<!\.json)(?<!\.optimizer)")
+"""A model's name is that of its folder in a checkpoint, beside NAME.optimizer.pt and state.json."""
 
 
 class Config(Section):
@@ -56,6 +60,12 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
+        for name in self.models:
+            if not _MODEL_NAME.fullmatch(name):
+                raise ValueError(
+                    f"models: {name!r} cannot be a model's name, for it names a folder; use "
+                    "letters, digits, '-' and '_'"
+                )
         for name, agent in self.agents.items():
             whole = self.agents.get(role_of(name), agent)
             left_out = {"loss_weight", "invalid_penalty"} - agent.model_fields_set
@@ -70,7 +80,8 @@ class Config(Section):
                 raise ValueError(f"agents.{role}.model: no model {agent.model!r}; {hint}")
         self._optimizers_of_agents()
         if idle := set(self.models) - used:
-            raise ValueError(f"models: {sorted(idle)} are played by no agent; remove them")
+            away = f"remove them (--set models.{sorted(idle)[0]}=null)"
+            raise ValueError(f"models: {sorted(idle)} are played by no agent; {away}")
         if all(model.optimizer is None for model in self.models.values()):
             raise ValueError("models: none has an optimizer, so there is nothing to train")
         trained = [model for model in self.models.values() if model.optimizer is not None]
@@ -86,6 +97,7 @@ class Config(Section):
             self.loss.value = ValueConfig()
         if self.estimator.preset != "ppo" and self.loss.value is not None:
             raise ValueError("loss.value: only estimator preset 'ppo' has a value head")
+        refuse_no_effect(self)
         return self
 
     def _optimizers_of_agents(self) -> None:
@@ -107,6 +119,11 @@ class Config(Section):
                 raise ValueError(
                     f"agents.{name}.optimizer: agents {silent} share model {agent.model!r} and do "
                     f"not say it; set models.{agent.model}.optimizer instead"
+                )
+            if "optimizer" in model.model_fields_set and model.optimizer != agent.optimizer:
+                raise ValueError(
+                    f"agents.{name}.optimizer is not models.{agent.model}.optimizer; say it once, "
+                    f"in models.{agent.model}"
                 )
             model.optimizer = agent.optimizer
         for name, agent in self.agents.items():  # it is the model's from here on

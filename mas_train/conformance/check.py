@@ -16,6 +16,8 @@ from mas_train.conformance.report import Report, Result, compare
 TOLERANCE = 1e-5
 LABELS = {"prompt", "agent", "trajectory", "turn", "row", "old_log_probs", "old_values"}
 """Inputs that a function may do without: whether it should is what the numbers show."""
+NEUTRAL = {"dual_clip": None, "clip": None, "clip_low": 1.0, "floor": 0.0}
+"""Values that switch an option off: a function without the option is right without it."""
 FRAMEWORKS = ("torch", "numpy")
 STEP = 1e-5
 """Of finite differences, in nats; their own error is about 1e-9."""
@@ -27,7 +29,7 @@ def check_advantages(
     """Run `function(rewards, prompt, agent, trajectory, …) -> [N]` against the golden cases.
 
     See `check`. The deviation of the presets is the sample's plus 1e-6; a trainer that adds 1e-4 is
-    told so by an error of 2e-4, and passes at a tolerance of 1e-3.
+    told so by errors of 1e-4 and more, and passes at a tolerance of 5e-4.
     """
     return check("advantages", function, preset, tolerance=tolerance)
 
@@ -56,8 +58,9 @@ def check(
     """Run `function` against the golden cases of a kind (`KINDS`) and of the method `name`.
 
     Inputs and options are passed by keyword, as far as the function takes them; a case with one
-    that it does not take is skipped, unless it is a label. `name` None means all methods, for a
-    function that takes the kind's selector (`preset`, `name`, `estimator`, `aggregation`).
+    that it does not take is skipped, unless it is a label or the value switches the option off
+    (`NEUTRAL`). `name` None means all methods, for a function that takes the kind's selector
+    (`preset`, `name`, `estimator`, `aggregation`).
 
     Losses, KL penalties and corrections get float64 tensors and return tensors; their gradient is
     torch's. With `framework="numpy"` they get and return arrays; the gradient is checked by finite
@@ -110,7 +113,10 @@ def _run(
     tolerance: float,
 ) -> Result:
     given = {**case.inputs, **case.options}
-    if missing := [name for name in given if not takes(name) and name not in LABELS]:
+    off = [name for name, value in NEUTRAL.items() if case.options.get(name, value) == value]
+    needed = [name for name in case.options if name not in off]
+    needed += [name for name in case.inputs if name not in LABELS]
+    if missing := [name for name in needed if not takes(name)]:
         return Result(case, "skipped", note=f"the function takes no {', '.join(missing)}")
     given = copy.deepcopy({name: value for name, value in given.items() if takes(name)})
     if takes(KINDS[case.kind].selector):

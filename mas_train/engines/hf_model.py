@@ -67,6 +67,8 @@ def check_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, leng
     ids = torch.arange(min(8, size), device=model.device)[None]
     with torch.inference_mode():
         logits = apply_head(model, model.base_model(input_ids=ids).last_hidden_state)
+        if not logits.isfinite().all():
+            raise UserError(f"{kind} computes logits that are not finite; its weights are damaged")
         if not torch.allclose(logits, model(input_ids=ids).logits, rtol=1e-3, atol=1e-3):
             raise UserError(f"{kind} changes its logits after the head; it cannot be served")
 

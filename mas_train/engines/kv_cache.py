@@ -42,13 +42,14 @@ class SlotCache:
             keys, _ = _keys_values(like)[0]
             shape = [len(like.layers), 2, 0, keys.shape[1], 0, keys.shape[3]]
             old = keys.new_zeros(shape)
-        # Growing copies everything, so grow by a quarter at least.
+        # Growing copies all that is in use, so grow by a quarter at least.
         slots = old.shape[2] if rows <= old.shape[2] else max(rows, old.shape[2] * 5 // 4)
         room = old.shape[4] if length <= old.shape[4] else max(length, old.shape[4] * 5 // 4)
         layers, two, used, heads, filled, dim = old.shape
         # Zeros, not garbage: a masked position has weight 0, and 0 × NaN would be NaN.
         self.storage = old.new_zeros(layers, two, slots, heads, -(-room // 64) * 64, dim)
-        self.storage[:, :, :used, :, :filled] = old
+        kept = min(rows, used)
+        self.storage[:, :, :kept, :, :filled] = old[:, :, :kept]
 
     def move(self, moves: Sequence[tuple[int, int]]) -> None:
         """Copy slots: (to, from) pairs, no slot on both sides."""

@@ -7,11 +7,14 @@ engines = load_engines(config.models, {"solver": "runs/demo/checkpoints/20/solve
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from mas_envs.errors import UserError
+from mas_envs.errors import UnknownName, UserError
 from mas_train.config import ModelConfig
 from mas_train.engines.base import Engine
+from mas_train.model_path import model_path
+from mas_train.out_of_memory import memory_errors
 
 
 def load_engine(name: str, settings: ModelConfig, path: str) -> Engine:
@@ -23,10 +26,47 @@ def load_engine(name: str, settings: ModelConfig, path: str) -> Engine:
     try:
         if settings.engine.name == "vllm" and settings.lora is not None:
             return _adapters({name: settings})[name]
-        engine: Engine = _load(name, settings, path)
+        with memory_errors(name, "loading its engine"):
+            engine: Engine = _load(name, settings, path)
+        _check_template(engine, settings.template)
         return engine
+    except RuntimeError as error:
+        if "ignore_mismatched_sizes" not in str(error):
+            raise
+        raise UserError(
+            f"models.{name}: the weights in {path!r} do not have the shapes that its config.json "
+            "says; bring both from one model"
+        ) from error
     except UserError as error:
-        raise UserError(f"models.{name}: {error}") from error
+        raise UserError(f"models.{name}: {error}{_other_reading(path)}") from error
+
+
+def _check_template(engine: Any, given: Mapping[str, Any]) -> None:
+    """Raises `UserError` for an argument that the model's chat template makes no use of."""
+    chat = getattr(engine, "chat", None)
+    template = getattr(getattr(chat, "tokenizer", None), "chat_template", None)
+    if not given or not isinstance(template, str):
+        return
+    from jinja2 import Environment, TemplateSyntaxError
+    from jinja2.meta import find_undeclared_variables
+
+    try:
+        known = find_undeclared_variables(Environment().parse(template))
+    except TemplateSyntaxError:  # one with transformers' own blocks
+        return
+    if unused := sorted(set(given) - known):
+        settable = known - {"messages", "add_generation_prompt", "tools", "documents"}
+        raise UnknownName("argument of the model's chat template", unused[0], settable, "template")
+
+
+def _other_reading(path: str) -> str:
+    """A path that is no folder here is looked for at Hugging Face; whoever meant one must hear."""
+    if Path(model_path(path)).exists() or path.startswith(("/", ".", "~")):
+        return ""
+    return (
+        f" ({path!r} was taken for a Hugging Face id, for there is no such folder in {Path.cwd()}; "
+        "write ./ before the name of a folder)"
+    )
 
 
 def load_engines(models: Mapping[str, ModelConfig], paths: Mapping[str, str]) -> dict[str, Engine]:
@@ -77,6 +117,15 @@ def _adapters(models: Mapping[str, ModelConfig]) -> dict[str, Engine]:
     }
 
 
+def _check_vocabulary(tokens: int, path: str, revision: str) -> None:
+    """Raises `UserError` if the model has no embedding for a token that may be sampled."""
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(model_path(path), revision=revision)
+    if tokens > (size := config.get_text_config().vocab_size):
+        raise UserError(f"the tokenizer has {tokens} tokens; the model has only {size}")
+
+
 def _load(name: str, settings: ModelConfig, path: str, **options: Any) -> Any:
     engine = settings.engine
     common: dict[str, Any] = {
@@ -100,7 +149,9 @@ def _load(name: str, settings: ModelConfig, path: str, **options: Any) -> Any:
             from mas_train.engines.fake import FakeEngine
 
             pace = engine.tokens_per_second
-            return FakeEngine(path, tokens_per_second=pace, **common, **weights)
+            fake = FakeEngine(path, tokens_per_second=pace, **common, **weights)
+            _check_vocabulary(len(fake.chat.tokenizer), path, settings.revision)
+            return fake
         case "vllm":
             from mas_train.engines.vllm import VLLMEngine
 

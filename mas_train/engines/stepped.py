@@ -18,6 +18,7 @@ from mas_envs.policies.base import Request, Response
 from mas_train.engines.base import Stats
 from mas_train.engines.chat import Chat
 from mas_train.engines.slots import Row
+from mas_train.out_of_memory import out_of_memory
 
 # Between two steps the loop runs this many times: enough for an episode whose turn has just ended
 # to call an in-process tool and ask for its next turn, so that it joins the very next step.
@@ -121,7 +122,7 @@ class SteppedEngine:
                 await self._step()
         except BaseException as error:  # cancellation too: nobody may wait for ever
             fix = ""
-            if type(error).__name__ == "OutOfMemoryError":  # torch's, which need not be loaded
+            if out_of_memory(error):
                 fix = "; lower max_rows, max_tokens, max_model_len or prefill_tokens"
             self._fail(f"{type(error).__name__}: {error}{fix}", error)
             if not isinstance(error, Exception):

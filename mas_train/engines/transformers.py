@@ -23,9 +23,11 @@ from mas_train.engines.hf_model import (
     load_pretrained,
 )
 from mas_train.engines.kv_cache import ATTENTION, SlotCache
+from mas_train.engines.lean_decode import can_decode, decode
 from mas_train.engines.sampling import sample, uniforms
 from mas_train.engines.slots import Row, admit, context_batches
 from mas_train.engines.stepped import SteppedEngine
+from mas_train.engines.threads import threads_for
 
 
 class TransformersEngine(SteppedEngine):
@@ -60,6 +62,8 @@ class TransformersEngine(SteppedEngine):
         model.set_attn_implementation(ATTENTION)
         self._cache = SlotCache()
         self._rows: list[Row] = []
+        self._parameters = model.num_parameters()
+        self._lean = can_decode(model)
 
     @classmethod
     def from_pretrained(
@@ -105,14 +109,8 @@ class TransformersEngine(SteppedEngine):
             positions = torch.tensor([len(row.prompt_ids) + len(row.ids) - 1 for row in self._rows])
             last = torch.tensor([row.ids[-1] for row in self._rows])
             positions, last = positions.to(self.model.device), last.to(self.model.device)
-            mask = self._cache.begin(positions)
-            hidden = self._hidden(
-                last[:, None],
-                attention_mask=mask,
-                position_ids=positions[:, None],
-                past_key_values=self._cache,
-            )
-            self._sample(self._rows, hidden[:, 0])
+            with threads_for(len(self._rows), self._parameters):
+                self._sample(self._rows, self._decoded(last, positions))
             self.stats.steps += 1
             self.stats.row_steps += len(self._rows)
         self.stats.seconds += time.perf_counter() - started
@@ -126,7 +124,9 @@ class TransformersEngine(SteppedEngine):
     def _prefill(self, admitted: Sequence[int]) -> None:
         """Compute the admitted rows' contexts, each different one once, and sample a token."""
         for contexts in context_batches(self._rows, admitted, self.prefill_tokens):
-            self._prefill_batch(contexts)
+            padded = len(contexts) * max(map(len, contexts))
+            with threads_for(padded, self._parameters):
+                self._prefill_batch(contexts)
 
     def _prefill_batch(self, contexts: Mapping[tuple[int, ...], list[int]]) -> None:
         # Padding on the right needs no mask: attention is causal, and decoding overwrites it.
@@ -142,6 +142,18 @@ class TransformersEngine(SteppedEngine):
         self._cache.write(slots, past, index)
         self.stats.prompt_tokens += sum(lengths)
         self._sample([self._rows[slot] for slot in slots], last[index])
+
+    def _decoded(self, last: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Last hidden states [n, d] of each row's last token [n] at its position [n]."""
+        mask = self._cache.begin(positions)
+        if self._lean:
+            return decode(self.model, last, positions, self._cache, mask)
+        return self._hidden(
+            last[:, None],
+            attention_mask=mask,
+            position_ids=positions[:, None],
+            past_key_values=self._cache,
+        )[:, 0]
 
     def _hidden(self, input_ids: torch.Tensor, **options: Any) -> torch.Tensor:
         """Last hidden states [n, T, d] of input ids [n, T]."""
@@ -187,7 +199,9 @@ class TransformersEngine(SteppedEngine):
     def probe(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> LogProbs:
         """See `Engine`."""
         sequence = torch.tensor([[*map(int, prompt_ids), *map(int, ids)]], device=self.model.device)
-        logits = self.model(input_ids=sequence, logits_to_keep=len(ids) + 1, use_cache=False).logits
+        kept = {"logits_to_keep": len(ids) + 1, "use_cache": False}
+        with threads_for(sequence.shape[1], self._parameters):
+            logits = self.model(input_ids=sequence, **kept).logits
         log_probs = torch.log_softmax(_wide(logits[0, :-1]), dim=-1)
         taken = log_probs.gather(1, sequence[0, len(prompt_ids) :, None])[:, 0]
         return taken.to(torch.float32).cpu().numpy()

@@ -1,49 +1,37 @@
 """vLLM as an engine: paged attention and continuous batching, on a GPU (on a CPU for tests).
 
-The only file that imports vllm. `VLLMEngine` steps vLLM in this process: requests join at step
-boundaries, in order, and new weights are handed over in memory. Three settings are not vLLM's
-defaults, and log-probs are those of the sampling policy only with them: `processed_logprobs`
-(temperature included), its own generation config (no top-k from a model's file), and one random
-stream per request.
+`VLLMEngine` steps vLLM in this process: requests join at step boundaries, in order, and new weights
+are handed over in memory. How vLLM is set up is in vllm_settings, what a process of its own takes
+in vllm_process; no other file imports vllm.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
-import tempfile
 import threading
 import time
 from asyncio import to_thread
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from mas_envs.episodes.schema import LogProbs
-from mas_envs.errors import UserError
+from mas_envs.errors import MachineryError, UserError
 from mas_train.engines.adapter import Adapter, Loaded
 from mas_train.engines.chat import checked_path, load_chat
 from mas_train.engines.hf_model import checked_weights, tied_names
 from mas_train.engines.slots import Row
 from mas_train.engines.stepped import SteppedEngine
+from mas_train.engines.vllm_process import how_it_ended, weight_files
+from mas_train.engines.vllm_settings import is_on_cpu, next_is, sampled, sampling_params, start
 
 if TYPE_CHECKING:
-    from vllm import SamplingParams
     from vllm.outputs import RequestOutput
-
-# Unless the user says otherwise: threads stay where they are, and only what went wrong is said
-# (vLLM has much to tell about its own choices).
-ENVIRONMENT = {
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-    "VLLM_CPU_KVCACHE_SPACE": "1",  # GiB
-    "VLLM_LOGGING_LEVEL": "ERROR",
-    "VLLM_NO_USAGE_STATS": "1",
-}
 
 # vLLM's process groups are those of the process, and what one engine shuts down (also when it is
 # garbage collected) is gone for all: they are kept, and shut down with the last one.
@@ -60,10 +48,11 @@ class VLLMEngine(SteppedEngine):
     with an `adapter()` of rank `lora_rank` at most. With `overlap` (None: on a GPU) a step runs in
     a thread while episodes go on; they then join one step later, and admission follows the clock.
     With `own_process` (None: if it sleeps; vLLM frees memory for one engine a process) the model
-    runs in another process, as the workers of `tensor_parallel` > 1 do; then new weights
-    go through files in shared memory.
+    runs in another process, as the workers of `tensor_parallel` > 1 do; then new weights go through
+    shared memory. A process that ends by itself ends the engine: every call is a `MachineryError`.
 
-    Raises `UserError` if vLLM is not installed, refuses the model, or has another vocabulary.
+    Raises `UserError` if vLLM is not installed or of another version, refuses the model, or has
+    another vocabulary.
     """
 
     def __init__(
@@ -112,6 +101,7 @@ class VLLMEngine(SteppedEngine):
         super().__init__(chat, version, length, max_rows)
         self._overlap = not on_cpu if overlap is None else overlap
         self._in_files = tensor_parallel > 1 or self._own_process
+        self._held = False
         self._lock = threading.RLock()  # vLLM's engine is for one thread at a time
         if self._overlap:
             self.loop_turns = 0
@@ -142,10 +132,57 @@ class VLLMEngine(SteppedEngine):
         from vllm.lora.request import LoRARequest
 
         request = LoRARequest(name, number, str(folder))
-        with self._lock:
+        with self._calling():
             self._wake_up()
             self._engine.add_lora(request)
         return request
+
+    # ---- vLLM's own process ---------------------------------------------------------------------
+
+    @contextmanager
+    def _calling(self) -> Iterator[None]:
+        """One thread at a time; raises `MachineryError` if vLLM's process has ended."""
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        with self._lock:
+            try:
+                yield
+            except EngineDeadError as error:
+                reason = how_it_ended(self._engine)
+                raise MachineryError(f"engine {self.name}: {reason}") from error
+
+    def _hold(self, held: bool) -> None:
+        """Stop vLLM's own process between two steps, or let it go on: it samples unasked."""
+        if self._own_process and self._held != held:
+            core = self._engine.engine_core
+            if held:
+                core.call_utility("pause_scheduler", "keep", False)
+            else:
+                core.call_utility("resume_scheduler")
+            self._held = held
+
+    @contextmanager
+    def _holding(self, held: bool) -> Iterator[None]:
+        """`_hold`, and afterwards back to what was."""
+        before = self._held
+        self._hold(held)
+        try:
+            yield
+        finally:
+            self._hold(before)
+
+    def pause(self) -> None:
+        """See `Engine`."""
+        super().pause()
+        if self._rows:
+            with self._calling():
+                self._hold(True)
+
+    def resume(self) -> None:
+        """See `Engine`."""
+        with self._calling():
+            self._hold(False)
+        super().resume()
 
     # ---- one step -------------------------------------------------------------------------------
 
@@ -170,24 +207,31 @@ class VLLMEngine(SteppedEngine):
         return self._rows.values()
 
     def _drop(self) -> None:
-        if self._rows:
-            with self._lock:
+        with self._lock:
+            if self._rows:
                 self._engine.abort_request(list(self._rows))
-        self._rows = {}
+            self._rows = {}
 
     async def _step(self) -> None:
+        from vllm.v1.engine.exceptions import EngineDeadError
+
         started = time.perf_counter()
-        with self._lock:
-            self._admit()
-        if self._rows:
-            self.stats.steps += 1
-            self.stats.row_steps += len(self._rows)
-            for output in await to_thread(self._advance) if self._overlap else self._advance():
-                self._see(output)
+        try:
+            with self._lock:
+                self._admit()
+            if self._rows:
+                self.stats.steps += 1
+                self.stats.row_steps += len(self._rows)
+                for output in await to_thread(self._advance) if self._overlap else self._advance():
+                    self._see(output)
+        except EngineDeadError as error:
+            self._fail(how_it_ended(self._engine), error)
         self.stats.seconds += time.perf_counter() - started
 
     def _advance(self) -> list[RequestOutput]:
         with self._lock:
+            if self._held or not self._rows:  # since this step was begun: nothing would come
+                return []
             outputs: list[RequestOutput] = self._engine.step()
             return outputs
 
@@ -245,11 +289,12 @@ class VLLMEngine(SteppedEngine):
         for names in tied_names(self._weights.state_dict(keep_vars=True)):
             one = next(given[name] for name in names if name in given)
             given |= dict.fromkeys(names, one)
-        with self._lock:
+        with self._calling():
             self._wake_up()
-            self._reload(given)
-            self._forget()
-            self._engine.set_weight_version(str(version))
+            with self._holding(bool(self._rows)):  # no token is sampled between these three
+                self._reload(given)
+                self._forget()
+                self._engine.set_weight_version(str(version))
         self.version = version
 
     def _reload(self, weights: dict[str, torch.Tensor]) -> None:
@@ -257,10 +302,7 @@ class VLLMEngine(SteppedEngine):
             pairs = list(weights.items())
             self._engine.collective_rpc("reload_weights", kwargs={"weights_iterator": pairs})
             return
-        memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
-        with tempfile.TemporaryDirectory(prefix="mas-gym-weights-", dir=memory) as folder:
-            whole = {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
-            save_file(whole, Path(folder) / "model.safetensors")
+        with weight_files(weights) as folder:
             self._engine.collective_rpc("reload_weights", kwargs={"weights_path": folder})
 
     def _forget(self) -> None:
@@ -281,35 +323,50 @@ class VLLMEngine(SteppedEngine):
         """`probe` of an adapter."""
         prompt, wanted = [int(one) for one in prompt_ids], [int(one) for one in ids]
         log_probs = np.zeros(len(wanted), np.float32)
-        with self._lock:
+        with self._calling():
             self._wake_up()
-            asked = {
-                self._submit(prompt + wanted[:place], _next_is(token), adapter): place
-                for place, token in enumerate(wanted)
-            }
-            while asked:
-                for output in self._engine.step():
-                    place = asked.pop(output.request_id, None)
-                    if place is None:
-                        self._see(output)
-                    else:
-                        found = output.outputs[0].logprobs
-                        assert found is not None
-                        log_probs[place] = found[0][wanted[place]].logprob
+            with self._holding(False):
+                asked = {
+                    self._submit(prompt + wanted[:place], next_is(token), adapter): place
+                    for place, token in enumerate(wanted)
+                }
+                while asked:
+                    for output in self._engine.step():
+                        place = asked.pop(output.request_id, None)
+                        if place is None:
+                            self._see(output)
+                        else:
+                            found = output.outputs[0].logprobs
+                            assert found is not None
+                            log_probs[place] = found[0][wanted[place]].logprob
         return log_probs
 
     def sleep(self) -> None:
         """See `Engine`: the weights go to CPU memory, keys and values are dropped."""
         if self._sleeps and not self._asleep:
             self._fail("put to sleep")
-            with self._lock:
+            with self._calling():
                 self._engine.sleep(level=1)
             self._asleep = True
 
     def _wake_up(self) -> None:
-        if self._asleep:
-            self._engine.wake_up()
-            self._asleep = False
+        from vllm.v1.engine.exceptions import EngineDeadError
+
+        if not self._asleep:
+            return
+        torch.cuda.empty_cache()  # what torch only keeps here for later is needed there
+        with self._calling():
+            try:
+                self._engine.wake_up()
+            except EngineDeadError:
+                raise
+            except Exception as error:  # of no class of its own, if it comes from another process
+                reason = str(error).strip().splitlines()[0]
+                fix = "lower its engine.memory, or train.token_budget"
+                raise MachineryError(
+                    f"engine {self.name}: vLLM cannot take its memory back ({reason:.200}); {fix}"
+                ) from error
+        self._asleep = self._held = False
 
     def close(self) -> None:
         """See `Engine`."""
@@ -323,60 +380,6 @@ class VLLMEngine(SteppedEngine):
         _CLOSED.append(self._engine)
         while _CLOSED and not _OPEN:
             _CLOSED.pop().engine_core.shutdown()
-
-
-def is_on_cpu() -> bool:
-    """Whether the vLLM that is installed is a build for CPUs. Raises `UserError` without one."""
-    for variable, value in ENVIRONMENT.items():
-        os.environ.setdefault(variable, value)
-    try:
-        from vllm.platforms import current_platform
-    except ImportError as error:
-        fix = "pip install 'mas-gym[vllm]', in an environment of its own: it pins torch"
-        raise UserError(f"engine 'vllm' needs {error.name}; {fix}") from error
-    return bool(current_platform.is_cpu())
-
-
-def start(path: str | Path, options: dict[str, Any], on_cpu: bool, own_process: bool) -> Any:
-    """vLLM's engine with these options and those that all have. Raises `UserError`."""
-    # In this process new weights are handed over in memory.
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(own_process))
-    from vllm import EngineArgs
-    from vllm.v1.engine.llm_engine import LLMEngine
-
-    options = options | {
-        "skip_tokenizer_init": True, "generation_config": "vllm",
-        "logprobs_mode": "processed_logprobs", "enable_prefix_caching": True,
-        "async_scheduling": False, "disable_log_stats": True, "seed": 0,
-    }  # fmt: skip
-    if on_cpu:
-        # Its CPU build dies of a seeded request whose prompt it computes in two pieces.
-        options |= {"block_size": 32, "enable_chunked_prefill": False}
-        options["max_num_batched_tokens"] = max(options["max_model_len"] or 0, 8192)
-    try:
-        return LLMEngine.from_engine_args(EngineArgs(**options))
-    except (ValueError, RuntimeError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise UserError(f"vLLM cannot serve {str(path)!r}: {reason}") from error
-
-
-def sampling_params(**options: Any) -> SamplingParams:
-    """vLLM's, for ids and log-probs of whole responses: no text, nothing before the end."""
-    from vllm import SamplingParams
-    from vllm.sampling_params import RequestOutputKind
-
-    final = RequestOutputKind.FINAL_ONLY
-    return SamplingParams(**options, detokenize=False, flat_logprobs=True, output_kind=final)
-
-
-def _next_is(token: int) -> SamplingParams:
-    """Ask for the log-prob of `token` as the next one."""
-    return sampling_params(max_tokens=1, logprob_token_ids=[token])
-
-
-def sampled(log_probs: Any) -> list[float]:
-    """Log-probs [T] of the sampled tokens, which stand first at each place."""
-    return [log_probs.logprobs[start] for start in log_probs.start_indices]
 
 
 def weight_shapes(path: str, revision: str | None) -> Any:

@@ -87,7 +87,10 @@ def assign_credit(
 def shaping(
     config: Config, rows: Rows, reference_log_probs: PerToken | None
 ) -> NDArray[np.float64]:
-    """What the configuration adds to each row's reward [N]: overlong penalty, KL in the reward."""
+    """What the configuration adds to each row's reward [N]: overlong penalty, KL in the reward.
+
+    Only turns that are learned from change: a frozen model's are rewarded as they were.
+    """
     added = np.zeros(len(rows))
     overlong, kl = config.rollout.overlong, config.loss.kl
     if overlong is not None and overlong.buffer:
@@ -98,4 +101,6 @@ def shaping(
         assert reference_log_probs is not None
         distance = kl_reward(rows.log_probs, reference_log_probs, kl.estimator)
         added -= kl.coefficient * distance
-    return added
+    models = [config.agents[config.entry(one)].model for one in rows.agent_id.tolist()]
+    learns = np.array([config.models[name].optimizer is not None for name in models], np.bool_)
+    return np.where(learns, added, 0.0)

@@ -80,7 +80,8 @@ class Learner:
         self.parameters += self.value_head.parameters() if self.value_head else []
         self.weights = MasterWeights(self.parameters)
         chosen = optimizer.model_dump(include={"lr", "betas", "eps", "weight_decay"})
-        self.optimizer = torch.optim.AdamW(self.weights.masters, **chosen)
+        # PyTorch's default on a GPU holds the roots of all second moments, 4 bytes a parameter.
+        self.optimizer = torch.optim.AdamW(self.weights.masters, fused=True, **chosen)
         self.settings, self.total_steps = optimizer, total_steps
         self.max_grad_norm, self.token_budget = max_grad_norm, token_budget
         self.agent_norms = agent_norms

@@ -106,7 +106,7 @@ def _sharing_copy(model: PreTrainedModel) -> PreTrainedModel:
 def _targets(model: PreTrainedModel, chosen: list[str] | None, where: str) -> list[str]:
     """The layers to adapt as PEFT writes them: all of a last name (`q_proj`), or one whole path."""
     head = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-    # The log-probs of the learner read the head's weight itself; an adapter there is left out.
+    # A tied head shares its W with the embedding: an adapter could not be merged into it alone.
     paths = [
         path
         for path, module in model.named_modules()

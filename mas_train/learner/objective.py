@@ -49,9 +49,7 @@ def pack_loss(
     )
     kind = now.log_probs.dtype
     mu = spread(rows.log_probs).to(kind)
-    if loss.correction is not None and loss.correction.name == "bypass":
-        old = mu
-    elif batch.old_log_probs is None:  # pi_old is pi: the ratio is 1, its gradient exact
+    if batch.old_log_probs is None:  # pi_old is pi: the ratio is 1, its gradient exact
         old = now.log_probs.detach()
     else:
         old = spread(batch.old_log_probs).to(kind)

@@ -12,7 +12,7 @@ def move_state(
 ) -> None:
     """Move the moments and the float32 copies of weights to `device`, or back to the parameters.
 
-    Copies between devices are exact. Step counts stay on the CPU, where AdamW keeps them.
+    Copies between devices are exact. Step counts stay where AdamW keeps them.
     """
     homes = {}
     for master, weight in weights.copied:

@@ -168,7 +168,7 @@ class _Chunked(torch.autograd.Function):
             states = states.detach().requires_grad_()
             with torch.enable_grad():
                 logits = ctx.logits(states)
-            log_p = _distribution(logits.detach(), warmth)
+            log_p = _distribution(logits.detach(), warmth, own=logits.dtype != warmth.dtype)
             for_entropy = other if ctx.with_entropy else None
             found = _logits_gradient(log_p, chosen, warmth, one, for_entropy, own=True)
             found = found.to(logits.dtype)
@@ -176,6 +176,7 @@ class _Chunked(torch.autograd.Function):
             into.copy_(parts[0])
             for i, part in enumerate(parts[1:]):
                 for_weights[i] = _sum(for_weights[i], part)
+            del logits, log_p, found, parts  # or they would lie beside the next chunk's
         return (None, None, None, None, for_hidden, None, None, *for_weights)
 
 

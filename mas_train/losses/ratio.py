@@ -42,6 +42,8 @@ def row_sums(values: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
     `row` [K] labels the row of each token; the tokens of a row follow each other. The result is
     detached: a segmented sum gives the same bits every time, also on a GPU.
     """
+    if not len(values):  # segment_reduce takes no empty tensor
+        return values.detach(), torch.ones_like(values)
     _, place, counts = torch.unique_consecutive(row, return_inverse=True, return_counts=True)
     sums = torch.segment_reduce(values.detach(), "sum", lengths=counts)
     return sums[place], counts[place].to(values.dtype)

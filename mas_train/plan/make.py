@@ -10,6 +10,7 @@ from mas_train.config import Config, ModelConfig
 from mas_train.environment import make_env
 from mas_train.plan.memory import (
     GIB,
+    RESERVE,
     EngineMemory,
     LearnerMemory,
     engine_memory,
@@ -18,9 +19,6 @@ from mas_train.plan.memory import (
 )
 from mas_train.plan.shapes import Shape, shape_of
 from mas_train.plan.work import Work, work_of
-
-RESERVE = 1 * GIB
-"""An assumption: what a CUDA context, its libraries and the allocator's gaps take of a device."""
 
 
 @dataclass(frozen=True)
@@ -59,19 +57,37 @@ class Plan:
     work: Work
 
     @property
+    def reserve(self) -> int:
+        """Bytes for CUDA itself: once for this process, once for each learner that has its own.
+
+        That of an engine in vLLM is in its share, or in what it has asleep.
+        """
+        cut = [one for one in self.models if one.learner and one.settings.devices > 1]
+        return RESERVE * (1 + len(cut))
+
+    @property
     def resting(self) -> int:
         """Bytes of all learners while none works."""
         return sum(model.learner.resting for model in self.models if model.learner)
 
+    @property
+    def host(self) -> int:
+        """Bytes of CPU memory that optimizers take while they do not step, all devices together."""
+        return sum(
+            (one.learner.masters + one.learner.moments) * one.settings.devices
+            for one in self.models
+            if one.learner is not None and one.learner.offloaded
+        )
+
     def playing(self, device: int) -> int:
         """Bytes while the team plays: all engines awake, all learners at rest."""
-        return RESERVE + self.resting + sum(one.engine(device).awake for one in self.models)
+        return self.reserve + self.resting + sum(one.engine(device).awake for one in self.models)
 
     def learning(self, device: int) -> int:
         """Bytes while the model that needs most learns; engines that can sleep are asleep."""
         asleep = sum(model.engine(device).asleep for model in self.models)
         growth = [one.learner.working - one.learner.resting for one in self.models if one.learner]
-        return RESERVE + self.resting + asleep + max(growth)
+        return self.reserve + self.resting + asleep + max(growth)
 
     def peak(self, device: int) -> int:
         """The larger of the two, on a device of `device` bytes."""
@@ -111,17 +127,19 @@ class Plan:
         return named
 
     def _shares(self, phase: str, device: int) -> Iterable[tuple[int, str]]:
-        state = "the learners' weights and state (by lora, optimizer.offload or more devices)"
-        yield self.resting, state
+        held = "the learners' weights and state (by lora, optimizer.offload or more devices)"
+        references = sum(model.learner.reference for model in self.models if model.learner)
+        yield self.resting - references, held
+        yield references, "the reference of loss.kl (by lora, kl: null or more devices)"
         for model in self.models:
             where, engine = f"models.{model.name}", model.engine(device)
             if phase == "playing" and model.settings.engine.name == "vllm":
                 yield engine.awake, f"{where}.engine.memory"
             elif phase == "playing":
                 yield engine.cache, f"{where}.engine.max_rows or rollout.max_tokens"
-            elif engine.asleep and model.settings.engine.name == "vllm":
+            elif model.settings.engine.name == "vllm" and not model.settings.engine.sleep:
                 yield engine.asleep, f"{where}.engine.memory (or set its sleep: true)"
-            elif engine.asleep:
+            elif model.settings.engine.name != "vllm":
                 yield engine.asleep, f"{where}.engine.max_rows or rollout.max_tokens"
         if phase == "learning":
             worst = max((m for m in self.models if m.learner), key=_growth)
@@ -130,10 +148,12 @@ class Plan:
             budget = "train.token_budget (or rollout.max_tokens: a row is never split)"
             if not worst.settings.gradient_checkpointing:
                 budget += f", or set {where}.gradient_checkpointing: true,"
-            yield worst.learner.activations + worst.learner.logits, budget
+            learner = worst.learner
+            backward = learner.backward >= learner.step
+            yield learner.backward - learner.resting - learner.gradients if backward else 0, budget
             yield (
-                worst.learner.gradients + worst.learner.norms_buffer,
-                (f"with lora or more devices the gradients of {where}"),
+                learner.gradients if backward else learner.step - learner.resting,
+                f"the gradients and the optimizer's step of {where} (by lora or more devices)",
             )
 
 
@@ -199,5 +219,13 @@ def _model_plan(config: Config, name: str, settings: ModelConfig) -> ModelPlan:
     micro_batch = max(config.train.token_budget, limit)
     learner = None
     if settings.optimizer is not None:
-        learner = learner_memory(shape, settings, micro_batch, len(roles))
+        learner = learner_memory(
+            shape,
+            settings,
+            micro_batch,
+            len(roles),
+            reference=config.loss.kl is not None,
+            value_head=config.loss.value is not None,
+            entropy=config.loss.entropy != 0,
+        )
     return ModelPlan(name, settings, shape, roles, moved, limit, rows * limit, micro_batch, learner)

@@ -6,11 +6,13 @@ in a token's queries and keys, V vocabulary, B tokens of a micro-batch.
 
     weights         w P / D              gradients   w T / D
     master weights  4 T / D (bfloat16)   moments     8 T / D
+    reference       w P / D, with a KL and no adapter
 
-which for bfloat16 is the 16 bytes a parameter of mixed-precision Adam (ZeRO, arXiv 1910.02054,
-section 3.1). The optimizer's step needs a float32 copy of bfloat16 gradients, 4 T / D, when the
-activations are gone. Several agents on one model: one more buffer of gradients, for their norms.
-FSDP gathers the embeddings and two layers at a time in full.
+Weights, gradients, masters and moments of bfloat16 are the 16 bytes a parameter of mixed-precision
+Adam (ZeRO, arXiv 1910.02054, section 3.1). The optimizer's step, which is fused, has in addition a
+float32 copy of bfloat16 gradients, 4 T / D; the activations are gone by then. Several agents on one
+model: one more buffer of gradients, for their norms. FSDP gathers the embeddings and two layers at
+a time in full.
 
 Activations that the backward pass keeps, a token and layer, with this project's attention and
 transformers' modules (RMSNorm computes in float32):
@@ -21,8 +23,11 @@ transformers' modules (RMSNorm computes in float32):
     feed-forward       4 w f
 
 With gradient checkpointing a layer keeps its input, w d, and one layer at a time has all of the
-above (arXiv 1604.06174). Of the
-B V logits at most `LOGITS_CHUNK` exist at a time, `LOGITS_COPIES` times in float32 and once in w.
+above (arXiv 1604.06174). The gradients of a layer's own activations take about 2 w f + 16 d a token
+while it is at work. The head is done before the layers are: of the B V logits at most
+`LOGITS_CHUNK` exist at a time, and a head's gradient is made chunk by chunk, twice w V d; the last
+hidden states, their gradients and the loss are about 3 w d + 128 a token. A value head has the last
+hidden states in float32, and their gradient: 8 d a token.
 
 Keys and values: 2 L k w bytes a token; `transformers` keeps up to max_rows x max_model_len of them,
 vLLM fills its share of the device.
@@ -37,22 +42,34 @@ from mas_train.plan.shapes import Shape
 
 GIB = 1 << 30
 WIDTH = {"float32": 4, "bfloat16": 2}
+RESERVE = 1 * GIB
+"""An assumption: what a process has on a device for CUDA itself, its libraries and the allocator's
+gaps. An engine in vLLM that sleeps has a process of its own, which stays."""
 LOGITS_CHUNK = 2**27
 """Logits that exist at a time on a GPU: `mas_train.learner.output_head.CHUNK`."""
 LOGITS_COPIES = 3
-"""Float32 arrays of so many: log-probabilities, their gradient, one in between."""
+"""Float32 arrays of a single chunk: log-probabilities, their gradient, one in between."""
+CHUNK_BYTES = 12
+"""A logit where there are several chunks, which are overwritten; 4 more with an entropy bonus."""
 
 
 @dataclass(frozen=True)
 class LearnerMemory:
-    """Bytes per device. `state` is master weights and moments; `offloaded` while not stepping."""
+    """Bytes per device. `masters` and `moments` are `offloaded` while not stepping.
+
+    `activations` are kept until the backward pass reaches them; `layer` is what the layer at work
+    has on top of that, `logits` and `head_gradients` what the head has.
+    """
 
     weights: int
     gradients: int
     masters: int
     moments: int
+    reference: int
     activations: int
+    layer: int
     logits: int
+    head_gradients: int
     step_copies: int
     norms_buffer: int
     gathered: int
@@ -61,15 +78,25 @@ class LearnerMemory:
     @property
     def resting(self) -> int:
         """While others work."""
-        return self.weights + (0 if self.offloaded else self.masters + self.moments)
+        held = self.weights + self.reference
+        return held + (0 if self.offloaded else self.masters + self.moments)
+
+    @property
+    def backward(self) -> int:
+        """In the backward pass, from the second micro-batch on."""
+        held = self.resting + self.gradients + self.norms_buffer + self.gathered
+        return held + self.activations + max(self.layer, self.logits + self.head_gradients)
+
+    @property
+    def step(self) -> int:
+        """In the optimizer's step."""
+        state = self.weights + self.reference + self.masters + self.moments
+        return state + self.gradients + self.step_copies
 
     @property
     def working(self) -> int:
-        """The larger of: the backward pass, the optimizer's step."""
-        backward = self.resting + self.gradients + self.norms_buffer
-        backward += self.activations + self.logits + self.gathered
-        step = self.weights + self.masters + self.moments + self.gradients + self.step_copies
-        return max(backward, step)
+        """The larger of the two."""
+        return max(self.backward, self.step)
 
 
 @dataclass(frozen=True)
@@ -101,11 +128,24 @@ def activation_bytes(shape: Shape, width: int) -> int:
 
 def activations(shape: Shape, width: int, tokens: int, checkpointing: bool) -> int:
     """Bytes that a forward pass over `tokens` keeps for its backward pass, without the logits."""
-    layer = activation_bytes(shape, width) * tokens
-    last_norm = shape.hidden * (4 + 2 * width) * tokens
-    if checkpointing:
-        return shape.layers * width * shape.hidden * tokens + layer + last_norm
-    return shape.layers * layer + last_norm
+    layer = width * shape.hidden if checkpointing else activation_bytes(shape, width)
+    last_norm = shape.hidden * (4 + 2 * width)
+    return (shape.layers * layer + last_norm) * tokens
+
+
+def layer_bytes(shape: Shape, width: int, tokens: int, checkpointing: bool) -> int:
+    """Bytes that the layer has on top of that while the backward pass is in it."""
+    again = activation_bytes(shape, width) if checkpointing else 0
+    return (again + 2 * width * shape.intermediate + 16 * shape.hidden) * tokens
+
+
+def logits_bytes(shape: Shape, width: int, tokens: int, entropy: bool) -> int:
+    """Of one chunk of logits, and what is computed from it; of the loss."""
+    logits = tokens * shape.vocabulary
+    around = (3 * width * shape.hidden + 128) * tokens
+    if logits <= LOGITS_CHUNK:
+        return (LOGITS_COPIES * 4 + width) * logits + around
+    return (CHUNK_BYTES + 4 * entropy) * LOGITS_CHUNK + around
 
 
 def trained(shape: Shape, lora: LoraConfig | None) -> int:
@@ -115,19 +155,39 @@ def trained(shape: Shape, lora: LoraConfig | None) -> int:
     return shape.lora_parameters(lora.rank, lora.targets)
 
 
-def learner_memory(shape: Shape, model: ModelConfig, tokens: int, agents: int) -> LearnerMemory:
-    """Of one trained model: `tokens` in a micro-batch, `agents` that it plays."""
+def learner_memory(
+    shape: Shape,
+    model: ModelConfig,
+    tokens: int,
+    agents: int,
+    *,
+    reference: bool = False,
+    value_head: bool = False,
+    entropy: bool = False,
+) -> LearnerMemory:
+    """Of one trained model: `tokens` in a micro-batch, `agents` that it plays.
+
+    `reference`: there is a KL to the weights that it started from; `value_head`: there is a critic;
+    `entropy`: the loss has an entropy bonus.
+    """
     width, devices, moved = WIDTH[model.dtype], model.devices, trained(shape, model.lora)
     own = shape.parameters + (moved if model.lora is not None else 0)
     half = width == 2
     assert model.optimizer is not None
+    checkpointing = model.gradient_checkpointing
+    head = 0 if model.lora is not None else width * shape.vocabulary * shape.hidden
+    critic = shape.hidden + 1 if value_head else 0
     return LearnerMemory(
-        weights=width * own // devices,
-        gradients=width * moved // devices,
+        weights=width * own // devices + 4 * critic,
+        gradients=width * moved // devices + 4 * critic,
         masters=4 * moved // devices if half else 0,
-        moments=8 * moved // devices,
-        activations=activations(shape, width, tokens, model.gradient_checkpointing),
-        logits=(LOGITS_COPIES * 4 + width) * min(LOGITS_CHUNK, tokens * shape.vocabulary),
+        moments=8 * moved // devices + 8 * critic,
+        reference=width * shape.parameters // devices if reference and not model.lora else 0,
+        activations=activations(shape, width, tokens, checkpointing)
+        + (8 * shape.hidden * tokens if value_head else 0),
+        layer=layer_bytes(shape, width, tokens, checkpointing),
+        logits=logits_bytes(shape, width, tokens, entropy),
+        head_gradients=2 * head,
         step_copies=4 * moved // devices if half else 0,
         norms_buffer=width * moved // devices if agents > 1 else 0,
         gathered=width * (shape.embedding + 2 * shape.layer) if devices > 1 else 0,
@@ -154,6 +214,7 @@ def engine_memory(
     if engine.name == "vllm":
         whole = int(engine.memory * device)
         cache = max(whole - weights, 0)
-        return EngineMemory(weights, cache, per_token, 0 if engine.sleep else weights + cache)
+        asleep = RESERVE if engine.sleep else weights + cache
+        return EngineMemory(weights, cache, per_token, asleep)
     cache = per_token * min(tokens, engine.max_rows * max_len)
     return EngineMemory(weights, cache, per_token, weights + cache)

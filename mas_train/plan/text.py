@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mas_train.plan.make import RESERVE, ModelPlan, Plan
-from mas_train.plan.memory import GIB
+from mas_train.plan.make import ModelPlan, Plan
+from mas_train.plan.memory import GIB, RESERVE
 
 DEVICES = (24, 48, 80, 141)
 """GiB of the devices that are judged unless told otherwise."""
@@ -51,7 +51,8 @@ def _models(plan: Plan, largest: float) -> Iterator[str]:
             else:
                 rows += f" x {model.in_flight:,} tokens in flight at most"
             yield _line("engine: keys and values", engine.cache, rows)
-            asleep = "asleep while the model learns" if not engine.asleep else "stays"
+            sleeps = settings.engine.name == "vllm" and settings.engine.sleep
+            asleep = "asleep; its process stays (assumed)" if sleeps else "stays"
             yield f"  {'engine while learning':32}{engine.asleep / GIB:9.2f} GiB  {asleep}"
 
 
@@ -66,12 +67,16 @@ def _learner(model: ModelPlan) -> Iterator[str]:
     if memory.masters:
         yield _line("learner: float32 weights", memory.masters, note)
     yield _line("learner: Adam's moments", memory.moments, note)
-    if memory.step_copies:
-        yield _line("learner: float32 gradients", memory.step_copies, "while stepping")
+    if memory.reference:
+        yield _line("learner: reference weights", memory.reference, "for loss.kl; they stay")
+    yield _line("learner: optimizer's step", memory.step_copies, "on top, while stepping")
     how = "with" if settings.gradient_checkpointing else "without"
     yield _line("learner: activations", memory.activations,
                 f"{model.micro_batch:,} tokens, {how} gradient checkpointing")  # fmt: skip
-    yield _line("learner: logits", memory.logits)
+    yield _line("learner: a layer at work", memory.layer, "then the activations are fewer")
+    yield _line("learner: logits", memory.logits, "before the layers' turn comes")
+    if memory.head_gradients:
+        yield _line("learner: the head's gradients", memory.head_gradients, "with the logits")
     if memory.gathered:
         yield _line("learner: gathered weights", memory.gathered, "embeddings and two layers")
 
@@ -93,7 +98,10 @@ def _work(plan: Plan) -> Iterator[str]:
 
 def _verdicts(plan: Plan, devices: Sequence[float]) -> Iterator[str]:
     yield ""
-    yield f"each device ({RESERVE / GIB:g} GiB of it assumed for CUDA itself):"
+    if plan.host:
+        yield f"CPU memory: {plan.host / GIB:.0f} GiB for optimizers while they do not step"
+    yield f"each device ({plan.reserve / GIB:g} GiB of it assumed for CUDA, {RESERVE / GIB:g} a " \
+          "process; arithmetic, checked on a CPU, not yet on a GPU):"  # fmt: skip
     for size in devices:
         device = int(size * GIB)
         used = (

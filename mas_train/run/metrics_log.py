@@ -20,14 +20,17 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise BadFile(path, "no such file", fix="give the metrics.jsonl of a run")
     rows = []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
         try:
-            rows.append(json.loads(line))
-        except ValueError as error:
+            row = json.loads(line)
+        except ValueError as error:  # UnicodeDecodeError is one
             if number == len(lines):
                 break
-            raise BadFile(path, f"not JSON ({error})", number) from None
+            raise BadFile(path, f"not JSON ({error})", number, "remove the line") from None
+        if not isinstance(row, dict) or not isinstance(row.get("step"), int):
+            raise BadFile(path, "not a step's metrics: it has no 'step'", number, "remove the line")
+        rows.append(row)
     return rows
 
 

@@ -16,7 +16,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mas_envs.errors import UserError
 from mas_train.advantages.groups import codes, cross, moments
+
+MAX_REWARD = 1e30
+"""Larger rewards overflow float32, in which losses are computed, or their own variance."""
+
+
+def check_rewards(rewards: Any, agent: Any, known: Any) -> None:
+    """Raises `UserError` for a known row whose reward is larger than `MAX_REWARD`, or NaN."""
+    values = np.asarray(rewards, np.float64)
+    for i in np.flatnonzero(np.asarray(known, np.bool_) & ~(np.abs(values) <= MAX_REWARD))[:1]:
+        raise UserError(
+            f"a turn of {np.asarray(agent)[i]} earned {values[i]:.3g}, which nothing can be "
+            f"learned from (at most {MAX_REWARD:g}); look at the environment's reward and at "
+            "agents.*.invalid_penalty"
+        )
 
 
 class AgentStatistics(NamedTuple):

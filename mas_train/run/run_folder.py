@@ -44,14 +44,12 @@ class RunFolder:
         file = self.path / "config.yaml"
         if resume and not file.is_file():
             raise BadFile(file, "no such file", fix="resume the folder of an earlier run")
-        if file.exists() and not resume:
-            raise UserError(
-                f"{self.path} already holds a run; resume it (mas-train resume {self.path}), "
-                "or choose another run.name"
-            )
+        if not resume:
+            check_unused(self.path)
         self.checkpoint = checkpoint.newest(self.checkpoints)
         self.done, self.position, self.state = 0, (0, 0), RunState()
         if self.checkpoint is not None:
+            checkpoint.verify(self.checkpoint)
             state = checkpoint.read_state(self.checkpoint)
             self.done, (shard, byte) = state["step"], state["episodes"]
             self.position = (shard, byte)
@@ -109,6 +107,15 @@ class RunFolder:
             return
         state = {"episodes": list(position), "team": team_record(self.config), **asdict(run)}
         checkpoint.save(self.checkpoints, step, models, state, self.config.train.keep_checkpoints)
+
+
+def check_unused(folder: Path) -> None:
+    """Raises `UserError` where a run is already."""
+    if (folder / "config.yaml").exists():
+        raise UserError(
+            f"{folder} already holds a run; resume it (mas-train resume {folder}), or choose "
+            "another run.name"
+        )
 
 
 def team_record(config: Config) -> dict[str, Any]:

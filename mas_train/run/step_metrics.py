@@ -26,9 +26,11 @@ def step_metrics(
 
     `reward` is the mean team reward of an episode, an agent's `own_reward` what its turns earned on
     top of it (penalties, shaping, rewards of their own), and its `mu` the mean of both together.
+    `accuracy` is over the episodes that were graded and decided; `undecided` counts the others.
     """
     played = [episode for episode in episodes if episode.status == "done"]
-    graded = [episode.grade.correct is True for episode in played if episode.grade is not None]
+    graded = [episode.grade.correct for episode in played if episode.grade is not None]
+    decided = [correct for correct in graded if correct is not None]
     statistics = agent_statistics(
         rows.reward, rows.prompt, rows.agent, rows.trajectory, credit, rows.known
     )
@@ -47,7 +49,8 @@ def step_metrics(
     return {
         "step": step,
         "reward": float(np.mean([episode.reward for episode in played])) if played else None,
-        "accuracy": float(np.mean(graded)) if graded else None,
+        "accuracy": float(np.mean(decided)) if decided else None,
+        "undecided": len(graded) - len(decided),
         **failures(episodes),
         "agents": agents,
         "models": models,

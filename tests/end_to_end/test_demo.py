@@ -43,7 +43,8 @@ def test_a_short_demo_writes_everything_and_can_be_repeated(tmp_path):
         assert gain["total"] == pytest.approx(gain["format"] + gain["correctness"])
         difference = summary["after"]["avg@4"]["value"] - summary["before"]["avg@4"]["value"]
         assert gain["total"] == pytest.approx(difference)
-        assert len(list((run / "plots").glob("*.png"))) == 4
+        drawn = {path.stem for path in (run / "plots").glob("*.png")}
+        assert drawn >= {"reward", "own_reward", "gradient_norm", "inflation"}
         page = (run / "index.html").read_text(encoding="utf-8")
         assert "http://" not in page.replace("http://www.w3.org", "")
         assert len(list(mas_envs.read_episodes(run / "eval/before"))) == 12 * 4

@@ -19,6 +19,7 @@ from mas_train.config import CLIPS, CorrectionConfig, EngineConfig, LossConfig, 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
 TEAM, *FRAGMENTS = [yaml.safe_load(block) for language, block in BLOCKS if language == "yaml"]
+PYTHON = [block for language, block in BLOCKS if language == "python"]
 SMALL = ["rollout.prompts_per_step=2", "rollout.group_size=4", "eval.tasks=2", "eval.samples=2"]
 
 
@@ -48,8 +49,8 @@ def table(first):
 
 
 def test_every_block_is_of_a_kind_that_is_tested():
-    assert {language for language, _ in BLOCKS} == {"yaml", "sh"}
-    assert len(FRAGMENTS) >= 9
+    assert {language for language, _ in BLOCKS} == {"yaml", "sh", "python"}
+    assert len(FRAGMENTS) >= 12 and len(PYTHON) == 2
 
 
 @pytest.mark.parametrize("fragment", [TEAM, *FRAGMENTS], ids=title)
@@ -74,6 +75,22 @@ def test_every_file_that_a_laptop_can_train_does(fragment, tmp_path):
     (metrics,) = seen
     norms = [model["grad_norm"] for model in metrics["models"].values()]
     assert torch.isfinite(torch.tensor(norms)).all()
+
+
+@pytest.mark.slow
+def test_the_model_it_makes_trains(tmp_path, monkeypatch):
+    torch = pytest.importorskip("torch")
+    from mas_train.loop import train
+
+    monkeypatch.chdir(tmp_path)
+    torch.manual_seed(0)
+    (make,) = [block for block in PYTHON if "my-model" in block]
+    exec(make, {})
+    assert "`path: my-model`" in PAGE
+    model = {"path": "my-model", "optimizer": {"lr": 1e-4}}
+    sets = [*SMALL, "run.dir=runs", "train.steps=1", "train.eval_every=0"]
+    train(resolve(whole({"models": {"a": model, "b": model}}), sets), watch=(seen := []).append)
+    assert seen[0]["agents"]["solver"]["response_tokens"] > 1
 
 
 def commands():
@@ -109,7 +126,7 @@ def test_its_commands_that_look_ahead_run(invoke):
 
 
 @pytest.mark.slow
-def test_its_commands_that_train_run(invoke, tmp_path):
+def test_its_commands_that_train_run(invoke, tmp_path, capsys):
     pytest.importorskip("torch")
     steps = {"run": 2, "resume": 3}
     training = [arguments for arguments in commands() if arguments[0] in TRAINING]
@@ -118,6 +135,9 @@ def test_its_commands_that_train_run(invoke, tmp_path):
         sets = [*SMALL, f"train.steps={steps[arguments[0]]}"] if arguments[0] in steps else []
         invoke([*arguments, *(part for override in sets for part in ("--set", override))])
     assert sorted(folder.name for folder in (tmp_path / "models").iterdir()) == ["a", "b"]
+    (load,) = [block for block in PYTHON if "models/a" in block]
+    exec(load, {})
+    assert capsys.readouterr().out.strip()
     promised = {row[0].split("/")[0] for row in table("in `runs/team/`")}
     assert promised <= {path.name for path in (tmp_path / "runs" / "team").iterdir()}
 

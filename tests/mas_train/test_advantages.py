@@ -45,6 +45,65 @@ def test_the_rounding_of_a_mean_is_no_spread():
     assert (advantages(rewards, [0] * 6, ["a"] * 6, trajectory, preset="grpo") == 0).all()
 
 
+@pytest.mark.parametrize("preset", ["dr_grpo", "rloo"])
+def test_without_a_deviation_the_rounding_of_a_mean_is_no_advantage_either(preset):
+    rewards, trajectory = [0.1, 0.2, 0.3, 0.3, 0.2, 0.1], [0, 0, 0, 1, 1, 1]
+    assert np.mean(rewards[:3]) != np.mean(rewards[3:])
+    assert (advantages(rewards, [0] * 6, ["a"] * 6, trajectory, preset=preset) == 0).all()
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6, -1e9])
+@pytest.mark.parametrize("preset", ["drmas", "grpo", "step_global", "dr_grpo", "rloo", "at_grpo"])
+def test_a_constant_added_to_all_rewards_changes_nothing(preset, offset):
+    rewards = np.array([1.0, 0.0, 0.0, 3.0, 0.5])
+    moved = one_group(rewards + offset, preset=preset)
+    assert moved == pytest.approx(one_group(rewards, preset=preset), rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("count", [2, 40])
+def test_large_rewards(count):
+    """Of a pair, and of a group whose rows are summed as one slice."""
+    rewards = np.resize([1e30, -1e30], count)
+    unit = np.sqrt((count - 1) / count)
+    assert one_group(rewards) == pytest.approx(np.sign(rewards) * unit, rel=1e-12)
+    assert one_group(rewards, preset="dr_grpo") == pytest.approx(rewards, rel=1e-12)
+
+
+def test_rows_in_order_and_shuffled_give_the_same():
+    """Groups of 32 rows that follow each other are summed in another way than scattered ones."""
+    rng = np.random.default_rng(0)
+    rewards, prompt, place = rng.random(640), np.arange(640) // 32, rng.permutation(640)
+    for preset in ("step_global", "drmas", "dr_grpo", "grpo"):
+        columns = (rewards, prompt, ["a"] * 640, np.arange(640))
+        ordered = advantages(*columns, preset=preset)
+        for order in (place, np.arange(640)[::-1]):
+            other = advantages(rewards[order], prompt[order], ["a"] * 640, order, preset=preset)
+            assert other == pytest.approx(ordered[order], rel=1e-12, abs=1e-12)
+        of_first = rewards[:32] - rewards[:32].mean()
+        scale = 1.0 if preset == "dr_grpo" else rewards[:32].std(ddof=1) + 1e-6
+        assert ordered[:32] == pytest.approx(of_first / scale, rel=1e-12)
+        known = np.arange(640) % 32 != 5
+        known[:32] = False  # the first group is empty
+        some = advantages(*columns, preset=preset, known=known)
+        alone = advantages(
+            rewards[known], prompt[known], ["a"] * known.sum(), place[known], preset=preset
+        )
+        assert some[known] == pytest.approx(alone, rel=1e-12) and not some[~known].any()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.array([2**64 - 1, 2**64 - 1, 2**64 - 3], np.uint64), np.array([5, 5, None], object),
+     np.array(["7", "7", 7], object), np.array([-(2**63), -(2**63), 2**63 - 1]),
+     np.array([250, 250, 3], np.uint8), np.array([-128, -128, 127], np.int8),
+     np.array([True, True, False]), [0.5, 0.5, 2.0], ["p", "p", ""]],
+)  # fmt: skip
+def test_labels_of_any_kind(labels):
+    expected = advantages([1, 0, 1], [0, 0, 1], ["a"] * 3, [0, 1, 2])
+    assert (advantages([1, 0, 1], labels, ["a"] * 3, [0, 1, 2]) == expected).all()
+    assert expected[0] > 0.7
+
+
 def test_pair_under_both_deviations():
     assert one_group([1, 0], std="population") == pytest.approx([1, -1], abs=3e-6)
     assert one_group([1, 0]) == pytest.approx([0.70710678, -0.70710678], abs=2e-6)
@@ -155,6 +214,14 @@ def test_rows_that_cannot_be_compared_count_as_nothing_in_the_whitening():
     assert result == pytest.approx([0, 0, *expected], rel=1e-5)
 
 
+def test_a_prompt_without_spread_is_not_shifted_when_the_mean_is_global():
+    args = ([1.0, 1.0, 1.0, 0.0], [0, 0, 1, 1], ["a"] * 4, range(4))
+    result = advantages(*args, group="prompt", mean="global", std="tokens", lengths=[1, 1, 2, 1])
+    tokens = np.array([0.0, 0.0, 0.5, 0.5, -0.5])
+    expected = (np.array([0.5, -0.5]) - tokens.mean()) / tokens.std()
+    assert result == pytest.approx([0, 0, *expected], rel=1e-5)
+
+
 def test_a_trajectory_counts_once_for_each_agent_when_agents_are_grouped():
     rewards = [1.0, 0.8, 1.0, 0.0, 0.0]  # trajectory A: solver twice (mean .9), verifier once
     agent = ["solver", "solver", "verifier", "solver", "verifier"]
@@ -162,6 +229,12 @@ def test_a_trajectory_counts_once_for_each_agent_when_agents_are_grouped():
         rewards, [0] * 5, agent, list("AAABB"), preset="dr_grpo", group="prompt+agent"
     )
     assert result == pytest.approx([0.45, 0.45, 0.5, -0.45, -0.5])
+
+
+def test_trajectories_of_two_prompts_are_two_though_they_have_one_label():
+    args = ([1.0, 0.5, 0.0], [0, 0, 1], ["a"] * 3, [7, 7, 7])
+    result = advantages(*args, preset="dr_grpo", group="agent")
+    assert result == pytest.approx([0.375, 0.375, -0.375])
 
 
 def test_no_rows():

@@ -48,7 +48,15 @@ def tree(**changes):
         ({"loss": {"kl": "k3"}}, ["loss.kl", "'k3'"]),
         ({"loss": {"aggregation": "mean"}}, ["loss.aggregation", "'mean'", "token_mean"]),
         ({"run": {"name": "../x"}}, ["run.name", "'../x'"]),
-        ({"train": None}, ["train"]),
+        ({"train": None}, ["train", "must be a section"]),
+        ({"run": {"name": ".."}}, ["run.name", "'..'", "name of a folder"]),
+        ({"run": {"threads": 10**5}}, ["run.threads", "100000"]),
+        ({"env": {"prompts": 3}}, ["env.prompts: ", "3"]),
+        (
+            {"models": {"a": {"path": "x", "optimizer": {"betas": [1.0, 0.9]}}}},
+            ["models.a.optimizer.betas", "1.0"],
+        ),
+        ({"models": {"a": {"path": ""}}}, ["models.a.path"]),
         ({"models": {}}, ["agents.solver.model"]),
     ],
 )
@@ -59,6 +67,21 @@ def test_a_mistake_is_named_with_key_value_and_fix(changes, named):
     assert message.startswith("team.yaml")
     for word in named:
         assert word in message, message
+
+
+@pytest.mark.parametrize(
+    "name", ["../b", "/tmp/b", "", ".b", "state.json", "b.optimizer", "a.optimizer.pt", "b c"]
+)
+def test_a_models_name_is_that_of_a_folder_of_its_own(name):
+    """A checkpoint would be written elsewhere, or over another part of it."""
+    agents = {"solver": {"model": "a"}, "verifier": {"model": name}}
+    with pytest.raises(UserError, match=re.escape(f"models: {name!r} cannot be a model's name")):
+        resolve({"agents": agents, "models": {"a": {"path": "x"}, name: {"path": "x"}}})
+
+
+def test_an_override_that_looks_like_a_number_is_one_only_then():
+    assert resolve(tree(), ["run.name=infinity"]).run.name == "infinity"
+    assert resolve(tree(), ["models.a.optimizer.lr=3E-06"]).models["a"].optimizer.lr == 3e-6
 
 
 def test_every_mistake_is_told_at_once():
@@ -114,7 +137,12 @@ def test_sharing_is_a_matter_of_the_agents_map():
 
 @pytest.mark.parametrize(
     ("content", "named"),
-    [(b"a: [1", "not YAML"), (b"- 1", "list"), (b"\xff\xfe\x00", "not YAML"), (b"", "NoneType")],
+    [
+        (b"a: [1", "not YAML"),
+        (b"- 1", "list"),
+        (b"\xff\xfe\x00", "not YAML"),
+        (b"", "holds nothing"),
+    ],
 )
 def test_files_that_are_no_configuration(tmp_path, content, named):
     path = tmp_path / "team.yaml"
@@ -204,6 +232,9 @@ def test_the_command_prints_one_message_and_exits_with_2(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["team.yaml"]
 
 
+HTTP = {"name": "http", "url": "http://127.0.0.1:9/v1"}
+
+
 def team(**changes):
     tree = {"agents": {"solver": {"model": "a"}, "verifier": {"model": "a"}},
             "models": {"a": {"path": "x"}}}  # fmt: skip
@@ -249,8 +280,63 @@ def test_an_agents_optimizer_is_its_models():
             {"loss__surrogate": "reinforce", "train__updates_per_step": 2},
             "train.updates_per_step: surrogate 'reinforce' has no ratio",
         ),
+        ({"loss": {"surrogate": "reinforce", "clip_low": 0.1}}, "has no ratio to clip at 0.1"),
+        (
+            {
+                "models__b": {"path": "y", "optimizer": None, "lora": {}},
+                "agents__verifier__model": "b",
+            },
+            "models.b.lora: a model without an optimizer is frozen",
+        ),
+        (
+            {
+                "models__b": {"path": "y", "optimizer": None, "devices": 2},
+                "agents__verifier__model": "b",
+            },
+            "models.b: a model without an optimizer is frozen and makes no use of devices",
+        ),
+        (
+            {"models__a__devices": 2, "models__a__lora": {"rank": 4}},
+            "models.a.devices: 2 processes train whole models only; remove models.a.lora, or set",
+        ),
+        ({"models__a__engine": HTTP}, "models.a: engine 'http' cannot be given new weights"),
+        ({"models__a__engine": {**HTTP, "max_model_len": 9}}, "makes no use of max_model_len"),
+        (
+            {"models__b": {"path": "y", "optimizer": None, "dtype": "bfloat16", "engine": HTTP},
+             "agents__verifier__model": "b"},
+            "models.b: engine 'http' makes no use of dtype",
+        ),
+        (
+            {"models__b": {"path": "y", "optimizer": None},
+             "agents__verifier": {"model": "b", "loss_weight": 2}},
+            "agents.verifier.loss_weight: 2 does nothing, for its model 'b' is frozen",
+        ),
+        ({"rollout__overlong": {}}, "does nothing without mask: true or a buffer"),
+        ({"rollout__overlong": {"mask": True, "penalty": 2}}, "penalty: does nothing without a"),
+        ({"rollout": {"max_tokens": 4, "overlong": {"buffer": 5}}}, "so every turn would pay"),
+        ({"rollout__group_size": 1, "estimator__preset": "rloo"}, "nothing to compare an episode"),
+        ({"rollout__redraws": 1, "estimator__preset": "rae"}, "'rae' learns from groups that all"),
+        ({"rollout__redraws": 1, "estimator__preset": "ppo"}, "'ppo' learns from groups that all"),
+        ({"rollout__redraws": 1, "estimator__group": "agent"}, "learns from groups that all"),
+        (
+            {"rollout": {"redraws": 1, "group_size": 1}, "estimator__preset": "counterfactual"},
+            "every group of one episode would be drawn anew",
+        ),
+        ({"loss__entropy": -0.1}, "loss.entropy"),
+        (
+            {"models__a__optimizer": {"lr": 1}, "agents__solver__optimizer": {"lr": 2},
+             "agents__verifier__optimizer": {"lr": 2}},
+            "agents.solver.optimizer is not models.a.optimizer; say it once",
+        ),
     ],
 )  # fmt: skip
 def test_options_that_do_nothing_are_refused(changes, said):
     with pytest.raises(UserError, match=re.escape(said)):
         team(**changes)
+
+
+def test_a_model_is_taken_away_on_the_command_line():
+    changes = {"models__b": None, "agents__verifier__model": "a"}
+    assert set(team(**changes).models) == {"a"}
+    with pytest.raises(UserError, match=r"\['b'\] are played by no agent; .*--set models.b=null"):
+        team(models__b={"path": "y"}, agents__verifier__model="a")

@@ -261,6 +261,27 @@ def test_a_function_that_fails_or_returns_nonsense_is_a_failed_case():
     assert "no tuple (advantages, returns)" in str(report.failures())
 
 
+def test_a_function_without_an_option_is_checked_where_that_is_switched_off():
+    def plain_ppo(log_probs, old_log_probs, advantages, clip_low, clip_high):
+        return ppo(log_probs, old_log_probs, advantages, clip_low=clip_low, clip_high=clip_high,
+                   dual_clip=None).loss  # fmt: skip
+
+    report = conformance.check_loss(plain_ppo, "ppo")
+    verdicts = {result.case.title: result.verdict for result in report}
+    assert {title for title, verdict in verdicts.items() if verdict == "skipped"} == {
+        "dual clip, token mean", "dual clip, sequence mean"}  # fmt: skip
+    assert report.passed and verdicts["clip-higher, token mean"] == "passed"
+
+    def upper_only(log_probs, old_log_probs, advantages, clip_high):
+        ratio = (log_probs - old_log_probs).detach().exp()
+        return -ratio.clamp(max=1 + clip_high) * advantages * log_probs
+
+    skipped = [one.note for one in conformance.check_loss(upper_only, "cispo")
+               if one.verdict == "skipped"]  # fmt: skip
+    assert skipped and set(skipped) == {"the function takes no clip_low"}
+    conformance.check_loss(upper_only, "cispo").raise_for_failures()
+
+
 def test_a_running_mean_must_have_moved():
     def forgets(rewards, agent, state, known=None, decay=0.95):
         baseline = np.array([state[one] for one in agent.tolist()])

@@ -30,6 +30,18 @@ def test_what_needs_nothing_is_the_estimator_itself(random_rows, preset):
     np.testing.assert_array_equal(credit.per_row, wanted)
 
 
+@pytest.mark.parametrize("preset", ["drmas", "grpo", "rae", "reinforce_pp", "gigpo"])
+def test_failed_episodes_are_left_out_of_every_estimator(random_rows, preset):
+    rows = random_rows(20)
+    known = np.arange(20) // 2 % 4 != 1
+    rows = dataclasses.replace(rows, known=known, reward=np.where(known, rows.reward, 99.0))
+    chosen = settings(estimator={"preset": preset})
+    whole = assign_credit(chosen, rows, {}, {}).advantages
+    alone = assign_credit(chosen, rows.take(known), {}, {}).advantages
+    assert not whole[~known].any() and whole.any()
+    np.testing.assert_allclose(whole[known], alone, rtol=1e-12, atol=1e-12)
+
+
 def test_each_estimator_gets_what_it_needs(random_rows):
     rows = random_rows(20)
     common = (rows.reward, rows.prompt, rows.agent, rows.trajectory)
@@ -64,6 +76,39 @@ def test_the_reward_is_shaped_before_the_statistics(random_rows):
     np.testing.assert_array_equal(credit.advantages, again.advantages)
 
 
+@pytest.mark.parametrize("preset", ["grpo", "drmas"])
+def test_turns_of_a_frozen_model_cost_its_team_neither_kl_nor_length(random_rows, preset):
+    rows = random_rows(16)
+    models = {"a": {"path": "x"}, "b": {"path": "x", "optimizer": None}}
+    agents_ = {"solver": {"model": "a"}, "verifier": {"model": "b"}}
+    loss = {"kl": {"coefficient": 0.1, "place": "reward"}}
+    rollout = {"max_tokens": 5, "overlong": {"buffer": 5, "penalty": 0.7}}
+    chosen = resolve({"agents": agents_, "models": models, "loss": loss, "rollout": rollout,
+                      "estimator": {"preset": preset}})  # fmt: skip
+    learns = rows.agent == "solver"
+    assert 0 < learns.sum() < 16
+    reference = [x - 0.5 if own else 0 * x  # nobody looks up what a frozen model's would be
+                 for x, own in zip(rows.log_probs, learns, strict=True)]  # fmt: skip
+    credit = assign_credit(chosen, rows, {"reference_log_probs": reference}, {})
+    lengths = np.array([len(ids) for ids in rows.ids])
+    paid = 0.1 * 0.5 * lengths + 0.7 * np.minimum(lengths / 5, 1)
+    wanted = rows.reward - np.where(learns, paid, 0.0)
+    np.testing.assert_allclose(credit.rows.reward, wanted, atol=1e-6)
+    columns = (wanted, rows.prompt, rows.agent, rows.trajectory)
+    np.testing.assert_allclose(credit.advantages, advantages(*columns, preset=preset), atol=1e-4)
+
+
+def test_counterfactual_leaves_out_what_is_not_known(random_rows):
+    rows = random_rows(8)
+    rows = dataclasses.replace(rows, known=np.arange(8) != 3)
+    chosen = settings(estimator={"preset": "counterfactual"})
+    credit = assign_credit(chosen, rows, {}, {}, np.arange(8) // 4)
+    known = [0, 1, 2]
+    mean = rows.reward[known].mean()
+    np.testing.assert_allclose(credit.advantages[known], (rows.reward[known] - mean) * 1.5)
+    assert credit.advantages[3] == 0
+
+
 def test_ppo_credits_each_token(random_rows):
     rows = random_rows(10)
     rows = dataclasses.replace(rows, known=np.arange(10) != 3)
@@ -88,4 +133,5 @@ def test_ppo_credits_each_token(random_rows):
             np.testing.assert_allclose(credit.advantages[i], wanted, atol=1e-9)
             np.testing.assert_allclose(credit.columns["returns"][i], raw[i] + values[i], atol=1e-9)
     assert not np.any(credit.advantages[3])
+    np.testing.assert_array_equal(credit.columns["returns"][3], values[3])
     assert credit.per_row.shape == (10,)

@@ -145,7 +145,7 @@ def _cut(file: Path) -> None:
         (lambda folder: (folder / "a/config.json").write_text("{"), r"a: does not load"),
         (lambda folder: (folder / "b/tokenizer.json").write_text("{"), r"b: does not load"),
         (lambda folder: (folder / "state.json").write_text("{"), r"state\.json: not JSON"),
-        (lambda folder: (folder / "state.json").write_text('{"schema": 1}'), r"what its team is"),
+        (lambda folder: (folder / "state.json").write_text('{"schema": 1}'), r"does not say"),
     ],
 )
 def test_damage_names_the_file_and_leaves_nothing(run: Path, damage: Any, said: str) -> None:

@@ -81,6 +81,23 @@ def test_what_has_no_signal(gathered):
     assert without_signal(episodes, trained - {episodes[9].turns[0].agent}) == {0, 1, 2, 3}
 
 
+def test_every_epoch_is_another_permutation_of_the_tasks():
+    tasks = list(range(100, 112))
+    first, second = (prompts_of(start, 12, tasks, seed=3) for start in (0, 12))
+    assert sorted(first) == sorted(second) == tasks
+    assert first != second and first != prompts_of(0, 12, tasks, seed=4)
+    assert prompts_of(7, 10, tasks, seed=3) == [*first[7:], *second[:5]]
+
+
+def test_only_turns_of_trained_agents_are_resampled(gathered):
+    _, _, trained, found = gathered()
+    for agents in ({"verifier_0"}, {"solver_0"}):
+        assert agents < trained
+        forks = decisions_of(found.played, agents, seed=0)
+        turns = [fork.episode.events[fork.decision] for fork in forks]
+        assert turns and {turn.agent for turn in turns} == agents
+
+
 def test_alternatives_of_one_decision(gathered):
     settings, _, trained, found = gathered(
         "estimator={preset: counterfactual, alternatives: 3}", "rollout.group_size=2"

@@ -16,6 +16,7 @@ from mas_train.config import CorrectionConfig, LossConfig, OptimizerConfig
 from mas_train.experience.rows import Rows
 from mas_train.learner.learner import MAX_SKIPPED, Learner, NonFiniteGradient
 from mas_train.learner.log_probs import row_log_probs
+from mas_train.learner.packing import pack_rows
 from mas_train.learner.schedule import lr_factor
 from mas_train.learner.weights import AGGREGATIONS, token_weights
 
@@ -112,6 +113,23 @@ def test_packing_micro_batches_and_order_do_not_change_the_gradient(
     assert_close(gradient, expected, dtype)
     for name in ("loss", "grad_norm", "entropy", "mismatch", "tokens", "rows"):
         assert after[name] == pytest.approx(before[name], rel=1e-4, abs=1e-6), name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_gradient_checkpointing_changes_no_gradient(tiny_qwen, random_rows, dtype):
+    rows, a = random_rows(9), np.random.default_rng(0).normal(size=9)
+    found, runs = [], []
+    for checkpointing in (False, True):
+        model = tiny_qwen(dtype)
+        learner = make_learner(model, token_budget=60, gradient_checkpointing=checkpointing)
+        first = model.model.layers[0].self_attn.q_proj
+        handle = first.register_forward_hook(lambda *_: runs.append(1))
+        runs.clear()
+        found.append(gradient_of(learner, rows, a, loss_config())[0])
+        packs = len(pack_rows(rows, 60))
+        assert packs > 1 and len(runs) == packs * (1 + checkpointing)  # run again in the backward
+        handle.remove()
+    assert_close(found[1], found[0], dtype)
 
 
 def test_computing_pi_old_changes_nothing_on_policy(tiny_qwen, random_rows, monkeypatch):

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mas_envs.errors import UnknownName, UserError
@@ -45,6 +45,7 @@ def scalar_ppo(log_ratio, advantage, low, high, dual):
     return -ratio * advantage, -ratio * advantage
 
 
+@settings(deadline=None)
 @given(
     log_ratio=st.floats(-4, 4),
     advantage=st.floats(-3, 3, allow_subnormal=False),
@@ -69,6 +70,7 @@ def test_ppo_value_and_gradient(log_ratio, advantage, low, high, dual):
     assert not (result.ratio.requires_grad or result.kl.requires_grad)
 
 
+@settings(deadline=None)
 @given(
     log_ratio=st.floats(-4, 4),
     advantage=st.floats(-3, 3, allow_subnormal=False),
@@ -136,6 +138,7 @@ def test_gspo_is_autograd_of_its_sequence_objective(seed, low, high, dual):
     (expected,) = torch.autograd.grad(-objective.mean(), now)
     assert torch.allclose(result.loss, -objective[ROW], rtol=0, atol=1e-14)
     assert torch.allclose(gradient, expected, rtol=0, atol=1e-14)
+    assert not (result.ratio.requires_grad or result.kl.requires_grad)
     for row in range(4):  # one ratio and one decision to clip for a turn
         assert len(set(result.ratio[row == ROW].tolist())) == 1
         assert len(set(result.clipped[row == ROW].tolist())) == 1
@@ -149,6 +152,20 @@ def test_gspo_of_a_pack_does_not_depend_on_what_else_is_in_it():
         for row in range(4)
     ]
     assert torch.equal(torch.cat(parts), whole)
+
+
+@pytest.mark.parametrize("name", ["ppo", "gspo", "cispo"])
+def test_the_bounds_of_the_configuration_reach_the_surrogate(name):
+    now, old, advantages = sample(5)
+    bounds = {"clip_low": 0.1, "clip_high": 0.3}
+    found = surrogate(LossConfig(surrogate=name, **bounds), now, old, old, advantages[ROW], ROW)
+    direct = {
+        "ppo": lambda **given: ppo(now, old, advantages[ROW], dual_clip=3.0, **given),
+        "gspo": lambda **given: gspo(now, old, advantages[ROW], ROW, **given),
+        "cispo": lambda **given: cispo(now, old, advantages[ROW], **given),
+    }[name]
+    assert torch.equal(found.loss, direct(**bounds).loss)
+    assert not torch.equal(found.loss, direct(clip_low=0.3, clip_high=0.1).loss)
 
 
 def test_gspo_keeps_credit_per_token():
@@ -201,6 +218,15 @@ def test_extreme_ratios_stay_finite(name, correction):
         assert torch.isfinite(values).all()
 
 
+@pytest.mark.parametrize("correction", [None, "tis", "seq_tis", "mis", "seq_mis", "geo_mis"])
+@pytest.mark.parametrize("name", SURROGATES)
+def test_no_tokens(name, correction):
+    none, chosen = torch.zeros(0), CorrectionConfig(name=correction) if correction else None
+    loss = LossConfig(surrogate=name, correction=chosen)
+    result = surrogate(loss, none, none, none, none, torch.zeros(0, dtype=torch.long))
+    assert all(observed.shape == (0,) for observed in result)
+
+
 # --- KL ---------------------------------------------------------------------------------------
 
 PENALTIES = {
@@ -210,6 +236,7 @@ PENALTIES = {
 }
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(ESTIMATORS),
     st.lists(st.tuples(st.floats(-9, 0), st.floats(-9, 0)), min_size=1, max_size=6),
@@ -289,6 +316,15 @@ def test_corrections_against_loops(name, scale):
         assert 0 < sum(weight in (0.0, 1.5) for weight in weights) < len(weights)
 
 
+@pytest.mark.parametrize("name", ["mis", "seq_mis", "geo_mis"])
+def test_weights_at_the_bounds_are_kept(name):
+    """1 is both: floor ≤ w ≤ cap includes them."""
+    same, row = f64([-0.5, -0.7]), torch.tensor([0, 1])
+    for bounds in ({"floor": 1.0, "cap": 2.0}, {"floor": 0.5, "cap": 1.0}):
+        kept = correction_weights(CorrectionConfig(name=name, **bounds), same, same, row)
+        assert kept.tolist() == [1.0, 1.0]
+
+
 def test_a_masked_token_leaves_the_others_as_they_are():
     """Weight 0, no new denominator: what remains has the gradient it had."""
     now, old, advantages = sample(2)
@@ -319,6 +355,7 @@ def test_bypass_measures_from_the_sampler_and_weights_nothing():
 # --- value head and overlong ------------------------------------------------------------------
 
 
+@settings(deadline=None)
 @given(
     value=st.floats(-3, 3),
     old=st.floats(-3, 3),
@@ -344,7 +381,7 @@ def test_overlong_penalty_of_dapo():
     expected = [0.0, 0.0, -1 / 4096, -0.5, -1.0, -1.0]
     assert overlong_penalty(lengths, 20480, 4096).tolist() == pytest.approx(expected)
     assert overlong_penalty([8, 8], [8, 16], 4, 0.5).tolist() == [-0.5, 0.0]
-    assert overlong_penalty([5, 100], 100, 0).tolist() == [0.0, 0.0]
+    assert overlong_penalty([5, 100, 120], 100, 0).tolist() == [0.0, 0.0, 0.0]
     assert overlong_penalty([], 100, 10).tolist() == []
 
 

@@ -11,8 +11,12 @@ import torch
 
 from mas_envs.errors import UserError
 from mas_train.config import KLConfig, LossConfig, OptimizerConfig
+from mas_train.learner.batch import Batch
 from mas_train.learner.learner import Learner
 from mas_train.learner.log_probs import row_log_probs
+from mas_train.learner.objective import pack_loss
+from mas_train.learner.packing import pack_rows
+from mas_train.learner.value_head import new_value_head, row_values
 from mas_train.learner.weights import token_weights
 
 OPTIMIZER = OptimizerConfig(lr=1e-3)
@@ -88,6 +92,21 @@ def test_entropy_and_kl(tiny_qwen, random_rows, updates_of):
         assert np.isfinite(list(metrics.values())).all()
 
 
+def test_a_kl_in_the_reward_is_observed_and_not_in_the_loss(tiny_qwen, random_rows):
+    rows = random_rows(6)
+    advantages = np.random.default_rng(6).normal(size=6)
+    reference = row_log_probs(tiny_qwen("float64", seed=1), rows)
+    plain, without = gradient_of(learner_of(tiny_qwen("float64")), rows, advantages, LossConfig())
+    got, metrics = gradient_of(
+        learner_of(tiny_qwen("float64")), rows, advantages,
+        LossConfig(kl=KLConfig(coefficient=5.0, place="reward")), reference_log_probs=reference,
+    )  # fmt: skip
+    assert torch.equal(got, plain)
+    own = np.concatenate(row_log_probs(tiny_qwen("float64"), rows))
+    assert metrics["kl_reference"] == pytest.approx(float(np.mean(own - np.concatenate(reference))))
+    assert "kl_reference" not in without
+
+
 def test_a_value_head_learns_beside_the_policy(tiny_qwen, random_rows):
     model, rows = tiny_qwen("float64"), random_rows(8)
     rng = np.random.default_rng(2)
@@ -113,6 +132,55 @@ def test_a_value_head_learns_beside_the_policy(tiny_qwen, random_rows):
     other.load_state_dict(state)
     for a, b in zip(other.row_values(rows), learner.row_values(rows), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-14)
+
+
+def test_each_column_reaches_its_term_of_a_pack(tiny_qwen, random_rows):
+    """Several rows in one pack, another old policy: every term at once, and what is observed."""
+    model, rows, rng = tiny_qwen("float64"), random_rows(7), np.random.default_rng(5)
+    own, ends = row_log_probs(model, rows), np.cumsum([len(ids) for ids in rows.ids])[:-1]
+    head = new_value_head(model)
+    assert not any(p.any() for p in head.parameters()), "the first advantages are the returns"
+    with torch.no_grad():
+        head.weight.normal_(0, 0.3)
+    values = row_values(model, head, rows, 2048)
+    old, reference = ([x + rng.normal(scale=0.1, size=len(x)) for x in own] for _ in range(2))
+    before, returns = ([v + rng.normal(size=len(v)) for v in values] for _ in range(2))
+    columns = {"old_log_probs": old, "reference_log_probs": reference, "values": before}
+    advantages, weights = rng.normal(size=7), rng.random(7)
+    batch = Batch(rows, advantages, weights, **columns, returns=returns)
+    loss = LossConfig(
+        surrogate="gspo", clip_low=0.01, clip_high=0.02, kl=KLConfig(coefficient=0.3),
+        entropy=0.2, value={"coefficient": 0.7, "clip": 0.2},
+        correction={"name": "tis", "cap": 1.5},
+    )  # fmt: skip
+    (pack,) = pack_rows(rows, 2048, torch.device("cpu"))
+    found = pack_loss(model, head, pack, batch, loss)
+    total, clipped = 0.0, 0
+    for i in range(7):
+        s = np.exp(np.mean(own[i] - old[i]))
+        objective = min(s * advantages[i], np.clip(s, 0.99, 1.02) * advantages[i])
+        clipped += objective != s * advantages[i]
+        near = before[i] + np.clip(values[i] - before[i], -0.2, 0.2)
+        error = np.maximum((values[i] - returns[i]) ** 2, (near - returns[i]) ** 2) / 2
+        each = -np.minimum(np.exp(old[i] - rows.log_probs[i]), 1.5) * objective
+        each = each + 0.3 * (own[i] - reference[i]) ** 2 / 2 + 0.7 * error
+        total += weights[i] * each.sum()
+    places = pack.rows
+    entropy = np.split(
+        found.observed["entropy"].numpy(), np.cumsum([len(own[i]) for i in places])[:-1]
+    )
+    total -= 0.2 * sum(weights[i] * part.sum() for i, part in zip(places, entropy, strict=True))
+    assert 0 < clipped < 7 and len(ends) == 6
+    assert found.total.item() == pytest.approx(total, rel=1e-12)
+
+    def observed(column):
+        return np.concatenate([column[i] for i in places])
+
+    mu = [np.float64(x) for x in rows.log_probs]
+    mismatch = np.abs(observed(old) - observed(mu))
+    np.testing.assert_allclose(found.observed["mismatch"], mismatch, atol=1e-12)
+    apart = observed(own) - observed(reference)
+    np.testing.assert_allclose(found.observed["kl_reference"], apart, atol=1e-12)
 
 
 def test_rows_cut_off_are_in_no_denominator(tiny_qwen, random_rows):

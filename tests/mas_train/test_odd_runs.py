@@ -24,7 +24,6 @@ from mas_train.experience.rows import episode_rows
 from mas_train.loop import train
 from mas_train.run import checkpoint
 from mas_train.run.metrics_log import read_metrics
-from mas_train.run.plots import plot_run
 from mas_train.team import Team
 from tests.mas_train.run_cases import stored, timeless, weights
 
@@ -77,13 +76,11 @@ def test_many_failed_episodes_stop_the_run_though_each_step_has_few(config):
     assert len(read_metrics(stopped.folder / "metrics.jsonl")) == done + 1
 
 
-def test_a_step_in_which_all_episodes_fail_changes_nothing(config):
+def test_a_step_in_which_all_episodes_fail_stops_the_run(config):
     few = config(*failing(1.0), "train.steps=1", "rollout.prompts_per_step=2")
-    folder = train(few)
-    row = last(folder)
-    assert row["failed"] == 8 and row["reward"] is None and row["agents"] == {}
-    assert unchanged(folder, "solver") and unchanged(folder, "verifier")
-    plot_run(read_metrics(folder / "metrics.jsonl"), folder / "plots")
+    said = "all 8 episodes of a step failed: .*the grader is down; 0 of 1 steps are saved"
+    with pytest.raises(TooManyFailures, match=said):
+        train(few)
 
 
 def test_when_every_deadline_passes(config):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,15 @@ from mas_envs.errors import UserError  # noqa: E402
 from mas_train.cli import app  # noqa: E402
 from mas_train.config import Config, LoraConfig, ModelConfig, OptimizerConfig, resolve  # noqa: E402
 from mas_train.plan import GIB, make_plan  # noqa: E402
-from mas_train.plan.memory import LOGITS_CHUNK, activations, cache_bytes, learner_memory  # noqa: E402
+from mas_train.plan.memory import (  # noqa: E402
+    LOGITS_CHUNK,
+    RESERVE,
+    activation_bytes,
+    activations,
+    cache_bytes,
+    layer_bytes,
+    learner_memory,
+)
 from mas_train.plan.shapes import PUBLISHED, Shape, read_shape, shape_of  # noqa: E402
 from mas_train.recipes import recipe, recipes  # noqa: E402
 
@@ -185,9 +193,11 @@ def test_the_chunk_of_logits_is_the_learners() -> None:
 
 def test_checkpointing_keeps_the_inputs_and_one_layer() -> None:
     shape = PUBLISHED["Qwen/Qwen3-0.6B"]
-    one = activations(replace(shape, layers=1), 2, 1000, False)
-    assert activations(shape, 2, 1000, True) == 28 * 2 * 1024 * 1000 + one
+    inputs, last_norm = 28 * 2 * 1024 * 1000, 8 * 1024 * 1000
+    assert activations(shape, 2, 1000, True) == inputs + last_norm
     assert activations(shape, 2, 1000, True) < activations(shape, 2, 1000, False) / 10
+    again = activation_bytes(shape, 2) * 1000
+    assert layer_bytes(shape, 2, 1000, True) == layer_bytes(shape, 2, 1000, False) + again
 
 
 def test_keys_and_values_are_exactly_the_caches_tensors() -> None:
@@ -255,10 +265,14 @@ def test_lowering_a_size_never_needs_more(name: str) -> None:
         ("devices", "16"),
         ("engine.max_rows", "4"),
     ):
-        lowered = plan_of(name, *(f"models.{model.name}.{key}={value}" for model in base.models))
-        assert lowered.learning(device) <= base.learning(device), key
+        models = [f"models.{model.name}" for model in base.models]
+        alone = [f"{model}.devices=1" for model in models] if key == "lora" else []
+        lowered = plan_of(name, *alone, *(f"{model}.{key}={value}" for model in models))
+        base = plan_of(name, *alone)
+        more = lowered.reserve - base.reserve  # a process of its own for each learner
+        assert lowered.learning(device) <= base.learning(device) + more, key
         if key != "lora":  # adapters come on top of weights whose optimizer is offloaded
-            assert lowered.playing(device) <= base.playing(device), key
+            assert lowered.playing(device) <= base.playing(device) + more, key
     assert plan_of(name, "train.token_budget=1024").peak(device) <= base.peak(device)
 
 
@@ -339,7 +353,46 @@ def test_a_learner_that_offloads_rests_with_its_weights_only() -> None:
     )
     assert {**asdict(stays), "offloaded": True} == asdict(leaves)
     assert leaves.resting == leaves.weights
+    assert plan_of("math_qwen3_8b_shared", "models.team.optimizer.offload=false").host == 0
+    whole = plan_of("math_qwen3_8b_shared")  # float32 weights and two moments
+    assert whole.host == 12 * whole.models[0].trained
     assert stays.resting == stays.weights + stays.masters + stays.moments
+
+
+def test_a_kl_keeps_the_weights_it_began_with() -> None:
+    name, key = "math_qwen3_4b_separate", "loss.kl={coefficient: 0.001, place: %s}"
+    without = plan_of(name)
+    weights = 2 * 4_022_468_096 // without.models[0].settings.devices
+    for place in ("loss", "reward"):
+        plan = plan_of(name, key % place)
+        assert [model.learner.reference for model in plan.models] == [weights, weights]
+        assert plan.peak(80 * GIB) == without.peak(80 * GIB) + 2 * weights
+        [said] = [line for line in plan.shortfall(8 * GIB) if line.startswith("learning")]
+        assert "the reference of loss.kl (by lora, kl: null" in said
+    adapters = [
+        f"models.{model.name}.{key}"
+        for model in without.models
+        for key in ("lora={rank: 8}", "devices=1")
+    ]
+    for model in plan_of(name, key % "loss", *adapters).models:
+        assert model.learner.reference == 0  # the base without the adapter is the reference
+
+
+def test_a_critic_is_counted() -> None:
+    one, other = (
+        plan_of("tinyworld_cpu", f"estimator.preset={preset}").models[0].learner
+        for preset in ("drmas", "ppo")
+    )
+    critic = 1 + shape_of("mas-gym/search").hidden
+    assert other.resting - one.resting == 12 * critic  # float32 and its moments
+    assert other.gradients - one.gradients == 4 * critic
+
+
+def test_each_process_has_its_own_reserve() -> None:
+    name = "math_qwen3_4b_separate"
+    alone = [f"models.{model.name}.devices=1" for model in plan_of(name).models]
+    assert plan_of(name).reserve == 3 * RESERVE and plan_of(name, *alone).reserve == RESERVE
+    assert plan_of(name).models[0].engine(80 * GIB).asleep == RESERVE
 
 
 # -- the command -----------------------------------------------------------------------------------

@@ -127,3 +127,31 @@ def test_the_same_run_gives_the_same_bytes(tmp_path):
 def test_matplotlib_is_loaded_only_to_draw():
     code = "import sys, mas_train.run.plots; sys.exit('matplotlib' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def score(value: float) -> dict:
+    return {"value": value, "low": value - 5, "high": value + 2}
+
+
+def test_what_a_run_has_more_of_is_drawn_too(tmp_path, drawn):
+    rows = metrics(6)
+    for row in rows:
+        row["models"] = {"a": {"entropy": 0.5, "kl_reference": 0.0}, "b": {"entropy": 0.25}}
+        row["agents"]["solver"] |= {"response_tokens": 7.0, "invalid_share": 0.0}
+        if row["step"] % 5 == 0:
+            row["eval"] = {"avg@16": score(20.0 + row["step"]), "pass@16": None, "reward": 0.2}
+    rows.append({"step": 6, "eval": {"avg@16": score(30.0), "pass@16": score(50.0)}})
+    paths = plot_run(rows, tmp_path)
+    more = ["evaluation", "response_tokens", "invalid_share", "entropy", "kl_reference"]
+    assert [path.stem for path in paths[4:]] == more
+    assert {size(path) for path in paths} == {(900, 450)}
+    evaluation = drawn["evaluation.png"]
+    average, passed = (container.lines for container in evaluation.containers)
+    assert average[0].get_xydata().tolist() == [[0, 20], [5, 25], [6, 30]]
+    assert passed[0].get_xydata().tolist() == [[6, 50]]
+    (bars,) = average[2]
+    assert [segment[:, 1].tolist() for segment in bars.get_segments()] == [
+        [15, 22], [20, 27], [25, 32]
+    ]  # fmt: skip
+    names = [text.get_text() for text in drawn["kl_reference.png"].get_legend().get_texts()]
+    assert names == ["a"] and evaluation.get_xlabel() == "training steps done"

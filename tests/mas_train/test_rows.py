@@ -51,6 +51,25 @@ def test_one_row_per_turn():
     assert rows.known.all()
 
 
+def test_one_task_drawn_twice_is_two_groups():
+    played = [episode(turn(0, "solver"), group=group, step=step)
+              for group, step in [(0, 0), (0, 0), (3, 0), (0, 1)]]  # fmt: skip
+    assert episode_rows(played).prompt.tolist() == [0, 0, 1, 2]
+
+
+def test_a_turn_cut_off_at_its_limit_is_marked():
+    rows = episode_rows(
+        [episode(turn(0, "solver", finish_reason="length"), turn(1, "verifier", tokens=2))]
+    )
+    assert rows.cut.tolist() == [True, False]
+
+
+def test_a_fork_has_no_rows_before_its_decision():
+    events = [turn(k, role) for k, role in enumerate(["solver", "verifier", "solver", "verifier"])]
+    rows = episode_rows([episode(*events, provenance={"decision": 2})])
+    assert rows.event.tolist() == [2, 3] and rows.turn.tolist() == [2, 3]
+
+
 def test_parallel_turns_share_a_rank_and_tools_do_not_count():
     rows = episode_rows(
         [

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mas_envs.errors import UnknownName, UserError
 from mas_train.learner.weights import AGGREGATIONS, token_weights
 
 
+@settings(deadline=None)
 @given(
     rows=st.lists(st.lists(st.floats(-5, 5), max_size=6), min_size=1, max_size=12).filter(any),
 )

@@ -6,7 +6,7 @@ sees real tokens only. Where the attention kernel takes no packs (all but half p
 it works on rectangles of rows of similar length, which it alone pads.
 """
 
-from mas_train.learner.packing.attention import packed_attention
+from mas_train.learner.packing.forward import packed_attention
 from mas_train.learner.packing.pack import Blocks, Pack, Rectangle, pack_rows
 from mas_train.learner.packing.plan import balanced, crossover, plan
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -18,22 +16,6 @@ ATTENTION = "mas_train_packed"
 HALF = (torch.bfloat16, torch.float16)
 UNKNOWN = ("softcap", "s_aux", "position_bias")
 """What some models ask of their attention beyond causality: Gemma 2, GPT-OSS, T5."""
-
-
-@contextlib.contextmanager
-def packed_attention(model: Any) -> Iterator[None]:
-    """Within this block the model's forward takes `blocks=` and attends row by row.
-
-    The attention is switched on the configuration, where Hugging Face models look it up in each
-    forward, and switched back, so that an engine may generate with the same model. The backward of
-    a model with gradient checkpointing runs forwards too, and belongs into such a block.
-    """
-    before = model.config._attn_implementation
-    model.config._attn_implementation = ATTENTION
-    try:
-        yield
-    finally:
-        model.config._attn_implementation = before
 
 
 def _attention(
@@ -60,17 +42,24 @@ def _attention(
             f"a row of {blocks.longest} tokens exceeds the model's sliding window of "
             f"{sliding_window}; packed training supports full attention only"
         )
-    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))  # [T, H, D]
-    if query.is_cuda and query.dtype in HALF:
-        return _varlen(q, k, v, blocks, scaling)[None], None
-    parts = []
-    for one in blocks.rectangles:
-        own = slice(one.first, one.last)
-        parts.append(_rectangular(q[own], k[own], v[own], one, scaling))
-    return (parts[0] if len(parts) == 1 else torch.cat(parts))[None], None
+    q, k, v = (x[0].transpose(0, 1) for x in (query, key, value))
+    return row_attention(q, k, v, blocks, scaling)[None], None
 
 
 AttentionInterface.register(ATTENTION, _attention)
+
+
+def row_attention(
+    query: Tensor, key: Tensor, value: Tensor, blocks: Blocks, scale: float | None
+) -> Tensor:
+    """Causal attention within each row of a pack; all [T, H, D], keys may have fewer heads."""
+    if query.is_cuda and query.dtype in HALF:
+        return _varlen(query, key, value, blocks, scale)
+    parts = []
+    for one in blocks.rectangles:
+        own = slice(one.first, one.last)
+        parts.append(_rectangular(query[own], key[own], value[own], one, scale))
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _varlen(query: Tensor, key: Tensor, value: Tensor, blocks: Blocks, scale: Any) -> Tensor:

@@ -24,8 +24,9 @@ from torch import Tensor
 
 from mas_envs.errors import MachineryError, MasError
 
-GRACE_S = 10.0
-"""After a rank failed, the others have so long to say the same; then they are ended."""
+GRACE_S = 60.0
+"""After a rank failed, the others have so long to say the same; then they are ended. On a machine
+with more to do than it has cores, a rank that will answer may not have run for tens of seconds."""
 _CODE = (
     "import json, sys; sys.path[:], arguments = json.loads(sys.argv[1]); "
     "from mas_train.learner.sharded.worker import main; main(*arguments)"

@@ -87,7 +87,9 @@ class Rank:
 
     def update(self, *args: Any, **options: Any) -> dict[str, float]:
         """See `Learner.update`."""
-        return self.learner.update(*args, **options)
+        metrics = self.learner.update(*args, **options)
+        torch.cuda.empty_cache()  # what torch only keeps for later, an engine on this device needs
+        return metrics
 
     def log_probs(self, rows: Rows) -> list[Any]:
         """See `Learner.log_probs`."""

@@ -6,7 +6,7 @@ import torch
 from mas_envs.episodes.schema import Message, Sampling
 from mas_envs.policies.base import Request
 from mas_train.engines.hf_model import load_pretrained
-from tests.mas_train.engine_cases import reference
+from tests.mas_train.engine_cases import answers, reference
 
 ATOL = 1e-4
 TOLERANCE = 1e-3  # what a run allows in float32 after a weight update
@@ -41,6 +41,13 @@ def mixed(count=48):
         ask(i, f"{i % 9 + 1}" + "+1" * (i % 4 * 20 + 1), temperature=(1.0, 0.7, 1.3)[i % 3])
         for i in range(count)
     ]
+
+
+def long_prompt(engine):
+    """A response behind more than one cache block of prompt, which stays in the prefix cache."""
+    request = ask(0, "1" + "+1" * 60, max_tokens=12)
+    answers(engine, [request])
+    return answers(engine, [request])[0]
 
 
 def check(responses, requests, model):

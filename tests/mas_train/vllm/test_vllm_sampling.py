@@ -119,6 +119,24 @@ def test_a_temperature_that_vllm_refuses(engine):
         answers(engine, [ask(0, temperature=2.5)])
 
 
+@pytest.mark.parametrize("version", [(0, 31, 2), (0, 34, 0), (1, 0, 0)])
+def test_a_version_of_vllm_that_is_not_known(monkeypatch, version):
+    from mas_train.engines.vllm import VLLMEngine
+
+    monkeypatch.setattr("vllm.version.__version_tuple__", version)
+    with pytest.raises(UserError, match=r"needs vLLM 0.32 or 0.33, not .*; pip install 'mas-gym"):
+        VLLMEngine("mas-gym/demo", max_model_len=512)
+
+
+def test_without_a_limit_of_its_own_the_models_limit_holds():
+    from mas_train.engines.vllm import VLLMEngine
+
+    engine = VLLMEngine("mas-gym/demo")
+    (response,) = answers(engine, [ask(0)])
+    assert engine.max_model_len >= 512 and len(response.ids)
+    engine.close()
+
+
 def test_a_model_that_vllm_cannot_serve():
     from mas_train.engines.vllm import VLLMEngine
 

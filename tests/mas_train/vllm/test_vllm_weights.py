@@ -7,14 +7,16 @@ import pytest
 
 from mas_envs.errors import UserError
 from tests.mas_train.engine_cases import answers, reference, turns
-from tests.mas_train.vllm.cases import ATOL, TOLERANCE, ask, check, difference, mixed, plain_model
-
-
-def long_prompt(engine):
-    """A response behind more than one cache block of prompt, which stays in the prefix cache."""
-    request = ask(0, "1" + "+1" * 60, max_tokens=12)
-    answers(engine, [request])
-    return answers(engine, [request])[0]
+from tests.mas_train.vllm.cases import (
+    ATOL,
+    TOLERANCE,
+    ask,
+    check,
+    difference,
+    long_prompt,
+    mixed,
+    plain_model,
+)
 
 
 @pytest.mark.parametrize("in_files", [False, True])
@@ -151,22 +153,3 @@ def test_steps_in_a_thread_while_the_event_loop_goes_on(moved):
     asyncio.run(play())
     check(answers(engine, requests), requests, model)
     engine.close()
-
-
-def test_engines_in_processes_of_their_own():
-    """As on a GPU, where vLLM can free the memory of one engine a process: weights go in files."""
-    from mas_train.engines.vllm import VLLMEngine
-
-    one, other = (VLLMEngine("mas-gym/demo", max_model_len=512, own_process=True) for _ in range(2))
-    try:
-        response, requests = long_prompt(one), mixed(12)
-        model = plain_model(7)
-        one.load_weights(model.state_dict(), 5)
-        assert difference(one, model, response) < ATOL
-        assert difference(other, plain_model(), response) < ATOL  # it has its own weights
-        found = answers(one, requests)
-        check(found, requests, model)
-        assert {answer.versions for answer in found} == {((0, 5),)}
-    finally:
-        one.close()
-        other.close()
