@@ -50,16 +50,24 @@ class Team(NamedTuple):
     records: dict[str, dict[str, Any]]
 
 
-def team(chosen: Sequence[str], env: WorkflowEnv, source: Source) -> Team:
+Made = dict[str, tuple[Policy, dict[str, Any]]]
+"""By target: a policy and its record."""
+
+
+def team(chosen: Sequence[str], env: WorkflowEnv, source: Source, made: Made | None = None) -> Team:
     """The policies of all agents of `env`. Those with equal targets share one policy.
 
+    `made` holds policies of earlier calls with the same source, and gets the new ones.
     Raises `UserError` for a role without policy, `UnknownName` for a policy without role or agent.
     """
     targets = {
         agent: _model(agent, target)
         for agent, target in _targets(chosen, env.possible_agents).items()
     }
-    made = {target: _policy(target, source) for target in dict.fromkeys(targets.values())}
+    made = {} if made is None else made
+    for target in dict.fromkeys(targets.values()):
+        if target not in made:
+            made[target] = _policy(target, source)
     of_role: dict[str, set[str]] = {}
     for agent, target in targets.items():
         of_role.setdefault(role_of(agent), set()).add(target)

@@ -14,16 +14,17 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from benchmarks.accounting import Prices, Usage
 from benchmarks.metrics import summary
 from benchmarks.provenance import revision, versions
-from mas_envs.episodes.index import read_index
+from benchmarks.samples import Samples, finished, index_rows
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.episodes.store import read_episodes
 from mas_envs.errors import BadFile, UserError
@@ -61,6 +62,8 @@ class Run(msgspec.Struct, kw_only=True):
     schema: int = RUN_SCHEMA
     settings: Settings
     sessions: list[RunSession] = []
+    rescored: dict[str, Any] | None = None
+    """Of a run that `mas-bench rescore` wrote: from which, and how many verdicts changed."""
 
 
 class Stored:
@@ -75,24 +78,31 @@ class Stored:
         """How many samples a complete run has."""
         return self.settings.questions * self.settings.k
 
-    def done(self) -> dict[tuple[str, int], float]:
-        """(task, sample) → reward of every finished episode, from the index."""
-        rows = read_index(self.folder / "episodes")
-        done = (row for row in rows if row.status == "done" and not row.fork)
-        return {(row.task, row.sample): row.reward for row in done}
+    def done(self) -> Samples:
+        """The samples with a finished episode, from the index."""
+        return finished(self.folder / "episodes")
 
-    def episodes(self) -> Iterator[Episode]:
-        """Finished episodes, and failed ones of which no later try finished."""
-        done = set(self.done())
+    def episodes(self, seen: Callable[[Episode], object] | None = None) -> Iterator[Episode]:
+        """Finished episodes, and failed ones of which no later try finished.
+
+        `seen` is called with every stored episode, also with those that are left out.
+        """
+        done = self.done()
         if not (self.folder / "episodes").is_dir():
             return
         for episode in read_episodes(self.folder / "episodes"):
+            if seen is not None:
+                seen(episode)
             if episode.status == "done" or (episode.task, episode.sample) not in done:
                 yield episode
 
-    def summary(self) -> dict[str, Any]:
-        """`metrics.summary` plus `missing`; no headline number unless every sample is there."""
-        k, episodes = self.settings.k, self.episodes()
+    def summary(self, prices: Prices | None = None) -> dict[str, Any]:
+        """`metrics.summary`, `missing` and `usage` (`accounting.Usage`).
+
+        No headline number unless every sample is there.
+        """
+        usage = Usage()
+        k, episodes = self.settings.k, self.episodes(usage.add)
         first = next(episodes, None)
         if first is None:
             found: dict[str, Any] = {"episodes": 0, "failed": 0, "failures": {}, "undecided": 0}
@@ -106,7 +116,8 @@ class Stored:
                 f"{missing} of {self.wanted} samples are missing{failed}; "
                 "the same command plays them"
             )
-        return {f"avg@{k}": None, f"pass@{k}": None} | found | headlines | {"missing": missing}
+        numbers = {f"avg@{k}": None, f"pass@{k}": None} | found | headlines
+        return numbers | {"missing": missing, "usage": usage.summary(prices)}
 
     def write(self) -> None:
         """Save run.json."""
@@ -144,7 +155,7 @@ def open_run(folder: Path, settings: Settings) -> Iterator[Stored]:
     stored = Stored(folder, Run(settings=settings))
     if (folder / "run.json").exists():
         before = read_run(folder)
-        if read_index(folder / "episodes"):
+        if any(True for _ in index_rows(folder / "episodes")):
             _check_same(folder, msgspec.to_builtins(before.settings), msgspec.to_builtins(settings))
             stored = before
     elif folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir()):

@@ -6,16 +6,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from benchmarks.run_folder import Stored
+from benchmarks.samples import Samples
 from mas_envs.episodes.metrics import GIVE_A_GRADE
 from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.store import EpisodeWriter
-from mas_envs.errors import UserError
+from mas_envs.errors import TooManyFailures, UserError
 from mas_envs.policies.base import Policies
 from mas_envs.rollout import rollout
 from mas_envs.tasks import Task
 from mas_envs.workflow import WorkflowEnv
 
 FLUSH_S = 3.0  # a kill loses at most the episodes of so many seconds
+TRIES = 2  # of an episode in one session; within each a call is retried as well
 
 
 async def play(
@@ -29,25 +31,53 @@ async def play(
 ) -> None:
     """Play every sample that is not stored yet. Memory does not grow with the suite.
 
-    Raises `TooManyFailures`, `UserError` of a policy or for an episode without a grade, and
+    What fails is stored as failed and played once more when all others have ended. Raises
+    `TooManyFailures`, `UserError` of a policy or for an episode without a grade, and
     `asyncio.CancelledError`; whatever was played before is stored.
     """
-    settings = stored.settings
-    done = frozenset(stored.done())
+    done = stored.done()
     with EpisodeWriter(stored.folder / "episodes", tokens="none") as writer:
+
+        def keep(episode: Episode) -> None:
+            if episode.status == "done" and episode.grade is None:
+                made = env.spec.id
+                raise UserError(f"{made}: an episode ended without a grade; {GIVE_A_GRADE}")
+            writer.add(episode)
+            if episode.status == "done":
+                done.add(episode.task, episode.sample)
+            on_episode(episode)
+
         flusher = asyncio.create_task(_flush_now_and_then(writer))
         try:
-            async for episode in rollout(
-                env, policies, tasks, samples=settings.k, concurrency=concurrency,
-                seed=settings.seed, sampling=settings.sampling, skip=done,
-            ):  # fmt: skip
-                if episode.status == "done" and episode.grade is None:
-                    made = env.spec.id
-                    raise UserError(f"{made}: an episode ended without a grade; {GIVE_A_GRADE}")
-                writer.add(episode)
-                on_episode(episode)
+            for attempt in range(TRIES):
+                try:
+                    if not await _play_rest(stored, env, policies, tasks, concurrency, done, keep):
+                        break
+                except TooManyFailures:
+                    if attempt == 0:
+                        raise
         finally:
             flusher.cancel()
+
+
+async def _play_rest(
+    stored: Stored,
+    env: WorkflowEnv,
+    policies: Policies,
+    tasks: Sequence[Task],
+    concurrency: int,
+    done: Samples,
+    keep: Callable[[Episode], None],
+) -> int:
+    """Play what is not `done`; how many failed."""
+    settings, failed = stored.settings, 0
+    async for episode in rollout(
+        env, policies, tasks, samples=settings.k, concurrency=concurrency,
+        seed=settings.seed, sampling=settings.sampling, skip=done,
+    ):  # fmt: skip
+        keep(episode)
+        failed += episode.status != "done"
+    return failed
 
 
 async def _flush_now_and_then(writer: EpisodeWriter) -> None:

@@ -1,6 +1,18 @@
 """`mas-bench`: measure a policy on a benchmark suite. One file per command."""
 
-from benchmarks.cli import compare, contamination, fetch, grade, list_suites, report, run
+from benchmarks.cli import (
+    compare,
+    contamination,
+    credit,
+    diagnose,
+    export,
+    fetch,
+    grade,
+    list_suites,
+    report,
+    rescore,
+    run,
+)
 from mas_envs.console import command_line
 
 app = command_line(
@@ -14,6 +26,9 @@ app = command_line(
         "mas-bench run math500 --data suites --out runs/math500 \\",
         "    --policy solver=models/solver,verifier=models/verifier",
         "mas-bench report runs/aime24",
+        "mas-bench rescore runs/aime24 --policy strict",
+        "mas-bench diagnose runs/try",
+        "mas-bench credit runs/try --agent verifier --replace scripted:approve",
         "mas-bench contamination train.jsonl --data suites",
         "mas-bench grade answers.jsonl --policy strict",
     ],
@@ -24,4 +39,8 @@ app.command("fetch")(fetch.fetch)
 app.command("contamination")(contamination.check_contamination)
 app.command("report")(report.report)
 app.command("compare")(compare.compare)
+app.command("diagnose")(diagnose.diagnose)
+app.command("credit")(credit.credit)
 app.command("grade", epilog=grade.EXAMPLES)(grade.grade)
+app.command("rescore")(rescore.rescore_run)
+app.command("export")(export.export)

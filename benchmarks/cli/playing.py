@@ -3,30 +3,48 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 from benchmarks.policies import Team
 from benchmarks.run_folder import Stored
 from benchmarks.runner import play
+from benchmarks.samples import verdict, verdicts
 from mas_envs.console import progress
 from mas_envs.episodes.schema import Episode
 from mas_envs.tasks import Task
 from mas_envs.workflow import WorkflowEnv
 
 
+class _Score:
+    """The running score of a run, with what earlier sessions stored."""
+
+    def __init__(self, verdicts: Counter[str]) -> None:
+        self.verdicts = verdicts
+        self.failed: set[tuple[str, int]] = set()
+
+    def add(self, episode: Episode) -> None:
+        key = (episode.task, episode.sample)
+        if episode.status == "failed":
+            self.failed.add(key)
+            return
+        self.failed.discard(key)
+        self.verdicts[verdict(episode.grade.correct if episode.grade else None)] += 1
+
+    def __str__(self) -> str:
+        right, wrong = self.verdicts["right"], self.verdicts["wrong"]
+        average = f"avg so far {100 * right / max(right + wrong, 1):.1f} %"
+        return average + (f", {len(self.failed)} failed" if self.failed else "")
+
+
 def play_with_progress(
     stored: Stored, env: WorkflowEnv, chosen: Team, tasks: list[Task], concurrency: int
 ) -> None:
     """`play` with a bar. Ctrl-C ends with what is stored and how to go on."""
-    counts = {"done": 0, "failed": 0, "right": 0, "undecided": 0}  # of this session
+    score = _Score(verdicts(stored.folder / "episodes"))
 
     def show(episode: Episode) -> None:
-        counts[episode.status] += 1
-        if episode.grade is not None:
-            counts["right"] += episode.grade.correct is True
-            counts["undecided"] += episode.grade.correct is None
-        decided = max(counts["done"] - counts["undecided"], 1)
-        failed = f", {counts['failed']} failed" if counts["failed"] else ""
-        bar.advance(1, f"{100 * counts['right'] / decided:.1f} % right{failed}")
+        score.add(episode)
+        bar.advance(episode.status == "done", str(score))
 
     async def whole() -> None:
         try:

@@ -1,33 +1,46 @@
-"""`mas-bench run`: play a suite."""
+"""`mas-bench run`: play suites."""
 
 from __future__ import annotations
 
 import hashlib
 import shutil
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from benchmarks.accounting import Prices as PriceList
+from benchmarks.accounting import read_prices
 from benchmarks.cli.notes import load_with_notes, note
 from benchmarks.cli.playing import play_with_progress
 from benchmarks.cli.scores import print_scores
+from benchmarks.cli.usage import print_usage
 from benchmarks.environment import Flags, as_trained, environment
-from benchmarks.policies import Source, team
+from benchmarks.policies import Made, Source, Team, team
 from benchmarks.run_folder import Settings, open_run, write_json
 from benchmarks.suites import data_file, fingerprint, suite
 from benchmarks.trained import origins
 from mas_envs.episodes.schema import Sampling
+from mas_envs.errors import UserError
 from mas_envs.policies.named import targets_named
-from mas_envs.tasks import TaskSet
+from mas_envs.tasks import Task, TaskSet
+from mas_envs.workflow import WorkflowEnv
 
 MAX_TOKENS = 4096
 
-SuiteName = Annotated[
-    str, typer.Argument(metavar="SUITE", help="A name of `mas-bench list`, or FILE.yaml#NAME.")
+SuiteNames = Annotated[
+    list[str],
+    typer.Argument(metavar="SUITE…", help="Names of `mas-bench list`, or FILE.yaml#NAME."),
 ]
-Out = Annotated[Path, typer.Option(help="Folder of the run; the same command continues it.")]
+Out = Annotated[
+    Path,
+    typer.Option(
+        help="Folder of the run, of several suites with a folder for each in it; the same command "
+        "continues it."
+    ),
+]
 Policies = Annotated[
     list[str],
     typer.Option(
@@ -65,12 +78,20 @@ ServedModel = Annotated[str | None, typer.Option(help="Model of a server, if its
 KeyVariable = Annotated[
     str | None, typer.Option(help="Environment variable that holds the server's API key.")
 ]
+PriceTable = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE.yaml",
+        help="Adds up costs: `MODEL: {prompt: USD, response: USD}`, per million tokens.",
+    ),
+]
 Dtype = Annotated[str | None, typer.Option(help="Of local models; float32 on CPU, else bfloat16.")]
 Device = Annotated[str | None, typer.Option(help="Of local models; cuda if there is.")]
 
 
 def run(
-    name: SuiteName,
+    names: SuiteNames,
     out: Out,
     policy: Policies,
     data: LocalCopy = None,
@@ -89,38 +110,78 @@ def run(
     api_key_env: KeyVariable = None,
     dtype: Dtype = None,
     device: Device = None,
+    prices: PriceTable = None,
 ) -> None:
-    """Play SUITE and print avg@k and pass@k. Interrupted? The same command continues."""
-    tasks = load_with_notes(name, data)
+    """Play SUITEs and print avg@k and pass@k. Interrupted? The same command continues."""
+    folders = _folders(names, out, data)
+    priced = None if prices is None else read_prices(prices)
+    loaded = [load_with_notes(name, data) for name in names]
     flags = _as_trained(Flags(env, env_arg or (), prompts, max_tokens), policy)
-    played = environment(name, tasks, flags)
-    chosen = team(policy, played, Source(model, api_key_env, dtype, device))
-    asked = list(tasks[:limit] if limit else tasks)
     sampling = Sampling(
         temperature=temperature,
         top_p=top_p,
         top_k=top_k,
         max_tokens=flags.max_tokens or MAX_TOKENS,
     )
-    settings = Settings(
-        suite=_identity(name, tasks, data),
-        questions=len(asked),
-        env=played.spec.to_dict(),
-        prompts=played.prompts_id,
-        policies=chosen.records,
-        sampling=sampling,
-        k=k,
-        seed=seed,
-    )
-    with open_run(out, settings) as stored:
-        if flags.prompts is not None and Path(flags.prompts).is_file():
-            shutil.copyfile(flags.prompts, out / "prompts.toml")
-        play_with_progress(stored, played, chosen, asked, concurrency)
-    summary = stored.summary()
-    write_json(out / "summary.json", summary)
-    print_scores(stored, summary)
-    if summary["problem"]:
+    made: Made = {}
+    source = Source(model, api_key_env, dtype, device)
+    jobs = []
+    for name, tasks, folder in zip(names, loaded, folders, strict=True):
+        played = environment(name, tasks, flags)
+        chosen = team(policy, played, source, made)
+        asked = list(tasks[:limit] if limit else tasks)
+        settings = Settings(
+            suite=_identity(name, tasks, data),
+            questions=len(asked),
+            env=played.spec.to_dict(),
+            prompts=played.prompts_id,
+            policies=chosen.records,
+            sampling=sampling,
+            k=k,
+            seed=seed,
+        )
+        jobs.append(_Job(folder, settings, played, chosen, asked))
+    whole = [_play(job, flags.prompts, concurrency, priced) for job in jobs]
+    if not all(whole):
         raise typer.Exit(1)
+
+
+class _Job(NamedTuple):
+    """One suite to play."""
+
+    folder: Path
+    settings: Settings
+    env: WorkflowEnv
+    team: Team
+    tasks: list[Task]
+
+
+def _folders(names: list[str], out: Path, data: Path | None) -> list[Path]:
+    """Where each suite goes. Raises `UserError` for what several suites cannot share."""
+    if len(names) == 1:
+        return [out]
+    folders = [suite(name).name for name in names]
+    if twice := [name for name, count in Counter(folders).items() if count > 1]:
+        raise UserError(f"suite {twice[0]!r} is named twice; play it into another --out")
+    if data is not None and not data.is_dir():
+        raise UserError(f"--data {data}: is one file for {len(names)} suites; give the folder that "
+                        "mas-bench fetch wrote")  # fmt: skip
+    if (out / "run.json").exists():
+        raise UserError(f"--out {out}: holds the run of a single suite; give another folder")
+    return [out / folder for folder in folders]
+
+
+def _play(job: _Job, prompts: str | None, concurrency: int, prices: PriceList | None) -> bool:
+    """Play one suite and print its scores; whether it has headline numbers."""
+    with open_run(job.folder, job.settings) as stored:
+        if prompts is not None and Path(prompts).is_file():
+            shutil.copyfile(prompts, job.folder / "prompts.toml")
+        play_with_progress(stored, job.env, job.team, job.tasks, concurrency)
+    summary = stored.summary(prices)
+    write_json(job.folder / "summary.json", summary)
+    print_scores(stored, summary)
+    print_usage(summary["usage"])
+    return not summary["problem"]
 
 
 def _identity(name: str, tasks: TaskSet, data: Path | None) -> dict[str, Any]:

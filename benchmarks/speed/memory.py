@@ -61,7 +61,7 @@ CASES = (
 )
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """Peak resident memory of this process so far."""
     if sys.platform == "linux":  # not ru_maxrss: a new process starts with its parent's peak there
         lines = Path("/proc/self/status").read_text().splitlines()
@@ -89,7 +89,7 @@ def peak(case: Case, episodes: int, turns: int, characters: int) -> float:
     env = Talk(tasks, turns, case.history)
     played = asyncio.run(collect(env, ScriptedPolicy(answer), list(tasks), concurrency=episodes))
     assert len(played) == waiting == episodes
-    return _peak_mb()
+    return peak_mb()
 
 
 def _alone(case: Case, episodes: int, turns: int, characters: int) -> float:

@@ -60,6 +60,14 @@ def conversations(out):
     return found
 
 
+def timeless_summary(out):
+    """summary.json without the seconds."""
+    summary = json.loads((out / "summary.json").read_text())
+    for agent in summary["usage"]["agents"].values():
+        assert agent.pop("seconds")["total"] > 0
+    return summary
+
+
 @pytest.fixture
 def policy(tmp_path, monkeypatch):
     """The path of a policy module; files beside it make it fail."""
@@ -88,7 +96,7 @@ def test_scores_equal_counting_by_hand(tmp_path):
     assert summary["problem"] is None and summary["missing"] == 0
     assert f"{value:.1f} %" in result.stdout and f"{low:.1f} to {high:.1f}" in result.stdout
     again = bench("report", tmp_path / "run")
-    assert again.exit_code == 0 and again.stdout == result.stdout
+    assert again.exit_code == 0 and f"{value:.1f} %" in again.stdout
 
 
 def test_a_result_does_not_depend_on_concurrency_but_on_the_seed(tmp_path):
@@ -120,8 +128,7 @@ def test_a_stopped_run_goes_on_without_redoing_or_repeating(tmp_path, policy):
     assert len((policy / "calls").read_text().splitlines()) == turns  # none was asked twice
     arith(tmp_path / "whole", **options)
     assert conversations(tmp_path / "whole") == after
-    summaries = [(run / "summary.json").read_text() for run in (out, tmp_path / "whole")]
-    assert json.loads(summaries[0]) == json.loads(summaries[1])
+    assert timeless_summary(out) == timeless_summary(tmp_path / "whole")
     assert len(json.loads((out / "run.json").read_text())["sessions"]) == 2
 
 
@@ -133,13 +140,14 @@ def test_a_failed_episode_is_no_wrong_one_and_is_played_again(tmp_path, policy):
     (policy / "down").unlink()
     assert first.exit_code == 1
     assert "2 × policy of solver_0: OSError: engine dead" in first.stderr
+    assert "4/6 episodes, avg so far" in first.stderr and ", 2 failed" in first.stderr
     assert "2 of 6 samples are missing (2 failed)" in first.stderr
     summary = json.loads((out / "summary.json").read_text())
     assert summary["avg@2"] is None and summary["pass@2"] is None and summary["failed"] == 2
     second = arith(out, **options)
     assert second.exit_code == 0, second.output
     status = Counter(episode.status for episode in read_episodes(out / "episodes"))
-    assert status == {"failed": 2, "done": 6}  # the record of the failure stays
+    assert status == {"failed": 4, "done": 6}  # each was tried twice; the record of it stays
     summary = json.loads((out / "summary.json").read_text())
     assert summary["avg@2"]["samples"] == 2 and summary["failed"] == 0
     arith(tmp_path / "whole", **options)
@@ -186,6 +194,7 @@ def test_an_undecided_sample_is_neither_right_nor_wrong(tmp_path, monkeypatch):
         (["--prompts", "tiny"], "prompts"),
         (["--limit", 5], "questions = 6, now it is 5"),
         (["-k", 5], "k = 4, now it is 5"),
+        (["-k", 2], "k = 4, now it is 2"),
     ],
 )
 def test_another_setting_in_the_same_folder_is_refused(tmp_path, more, key):

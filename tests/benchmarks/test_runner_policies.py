@@ -1,6 +1,8 @@
 """`mas-bench run` against a real HTTP server and a real local model."""
 
 import json
+import subprocess
+import sys
 import threading
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -111,6 +113,24 @@ def test_an_http_server_is_measured_and_its_faults_are_retried(tmp_path, server)
     seeds = {turn.seed % 2**31 for turn in turns}
     assert {body["seed"] for body in server.bodies} == seeds and len(seeds) == len(turns)
     assert KEY not in (tmp_path / "run" / "run.json").read_text()
+
+
+WITHOUT_TORCH = """
+import sys
+for heavy in ("torch", "transformers", "safetensors", "ray", "vllm"):
+    sys.modules[heavy] = None  # importing it raises ImportError
+from benchmarks.cli import app
+app(prog_name="mas-bench")
+"""
+
+
+def test_a_server_is_measured_where_torch_is_not_installed(tmp_path, server):
+    given = ["run", "arith", "--limit", "2", "-k", "2", "--policy", f"{server.url}#adder-1b"]
+    given += ["--api-key-env", "MY_KEY", "--out", str(tmp_path / "run")]
+    command = [sys.executable, "-c", WITHOUT_TORCH, *given]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["episodes"] == 4
 
 
 def test_a_refusing_server_ends_the_run_and_the_fixed_command_goes_on(tmp_path, server):

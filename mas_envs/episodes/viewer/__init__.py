@@ -4,10 +4,12 @@
     >>> Path("episodes.html").write_text(html, encoding="utf-8")
 
 `conversations` turns episodes into plain JSON values (a row for the list, the conversation
-itself); `single_file` puts a sample of them into one HTML file; `page.html`, `page.css` and
-`page.js` are what the browser gets.
+itself); `single_file` puts a sample of them into one HTML file, `folder` any number of them into a
+folder. `html_page` makes the page of both from `page.html`, `page.css`, `text.js` and `page.js`; in
+a folder, `chunks.js` loads the conversations.
 """
 
+from mas_envs.episodes.viewer.folder import ViewerFolder
 from mas_envs.episodes.viewer.single_file import page
 
-__all__ = ["page"]
+__all__ = ["ViewerFolder", "page"]

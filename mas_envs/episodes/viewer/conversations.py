@@ -101,18 +101,31 @@ def change(outcomes: Sequence[str | None]) -> str | None:
 def row(case: Case) -> dict[str, Any]:
     """What the list shows and filters by: one entry of the index."""
     first = next(episode for episode in case.episodes if episode is not None)
-    level = first.meta.get("level")
     return {
         "id": case.id,
-        "question": shorten(first.question, 300),
-        "level": None if level is None else str(level),
-        "sample": case.sample,
-        "fork": _fork(first),
+        **heading(first),
         "change": change([outcome(e) if e is not None else None for e in case.episodes]),
-        "episodes": [
-            None if e is None else {"outcome": outcome(e), "answer": shorten(answer(e), 80)}
-            for e in case.episodes
-        ],
+        "episodes": [None if e is None else brief(e) for e in case.episodes],
+    }
+
+
+def heading(episode: Episode) -> dict[str, Any]:
+    """What the list says of the question and the sample, the same in every section."""
+    level = episode.meta.get("level")
+    return {
+        "question": shorten(episode.question, 300),
+        "level": None if level is None else shorten(str(level), 80),
+        "sample": episode.sample,
+        "fork": _fork(episode),
+    }
+
+
+def brief(episode: Episode) -> dict[str, Any]:
+    """What the list says of one episode."""
+    return {
+        "outcome": outcome(episode),
+        "answer": shorten(answer(episode), 80),
+        "agents": [shorten(agent, 80) for agent in dict.fromkeys(t.agent for t in episode.turns)],
     }
 
 
@@ -248,6 +261,8 @@ def as_text(value: Any) -> str:
     """A JSON value as text: strings as they are, the rest as JSON."""
     if isinstance(value, str):
         return value
+    if type(value) is int:  # most values are
+        return str(value)
     return json.dumps(value, ensure_ascii=False, default=str)
 
 

@@ -1,81 +1,19 @@
-// The reader. Everything that a model wrote reaches the page through textContent alone.
+// The reader.
 (() => {
   "use strict";
-  const LONG = 4000, HEAD = 2000, TAIL = 1000, SHORT = 40, LINE = 80; // characters
+  const LONG = 4000, SHORT = 40, LINE = 80; // characters
+  const { make, write, body, facts, folded } = Text;
   const SIGN = { right: "✓", wrong: "✗", failed: "!", undecided: "?", ungraded: "–" };
-  const FILTERS = ["q", "section", "outcome", "change", "level"];
+  const STEP = 200; // rows of the list at once
+  const FILTERS = ["q", "section", "suite", "outcome", "change", "level", "agent"];
   const page = JSON.parse(document.getElementById("episodes").textContent);
   const find = (id) => document.getElementById(id);
-  const state = { show: "", q: "", section: "", outcome: "", change: "", level: "" };
+  const state = { show: "", full: "", ...Object.fromEntries(FILTERS.map((id) => [id, ""])) };
   const agents = []; // in order of appearance, for their colours
 
-  // A later form of this page loads the conversations of a case when it is opened.
-  const conversationsOf = (position) => page.conversations[position];
-
-  function make(tag, attributes, ...children) {
-    const element = document.createElement(tag);
-    for (const [name, value] of Object.entries(attributes || {})) {
-      if (value !== false && value != null) element.setAttribute(name, value === true ? "" : value);
-    }
-    element.append(...children.filter((child) => child != null && child !== ""));
-    return element;
-  }
-
-  // ---- text -----------------------------------------------------------------------------------
-  // Control and direction characters are shown by number: invisible, they could hide or reorder
-  // what a reader believes to see. Every quantifier is bounded, so no text can stall the page.
-  const CONTROL = "[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u061c\\u200b\\u200e\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff]";
-  const TAG = "</?(?:think|verify|answer|search|information|problem)>";
-  const BOXED = "\\\\boxed\\{(?:[^{}]|\\{[^{}]{0,60}\\}){0,80}\\}";
-
-  function write(element, text) {
-    const words = state.q ? `(?<word>${state.q.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")})|` : "";
-    const special = new RegExp(`${words}(?<control>${CONTROL})|(?<tag>${TAG})|(?<boxed>${BOXED})`, "giu");
-    const clean = text.replaceAll("\r\n", "\n");
-    let from = 0;
-    for (const match of clean.matchAll(special)) {
-      element.append(clean.slice(from, match.index));
-      from = match.index + match[0].length;
-      const { word, control, tag } = match.groups;
-      if (word) element.append(make("mark", null, word));
-      else if (control) {
-        const number = control.codePointAt(0).toString(16).toUpperCase().padStart(4, "0");
-        element.append(make("span", { class: "control", title: "a control character" }, `U+${number}`));
-      } else element.append(make("span", { class: tag ? "tag" : "boxed" }, match[0]));
-    }
-    element.append(clean.slice(from));
-    return element;
-  }
-
-  const wholeCharacter = (text, at) => (/[\udc00-\udfff]/.test(text[at] || "") ? at - 1 : at);
-
-  function body(text, kind = "") {
-    const element = make("div", { class: `text ${kind}`, dir: "auto" });
-    if (!text) return make("div", { class: "nothing" }, "(empty)");
-    if (text.length <= LONG) return write(element, text);
-    const head = wholeCharacter(text, HEAD), tail = wholeCharacter(text, text.length - TAIL);
-    const hidden = (tail - head).toLocaleString("en");
-    const button = make("button", { type: "button", class: "more" }, `Show all (${hidden} characters hidden here)`);
-    button.addEventListener("click", () => element.replaceChildren(...write(make("div"), text).childNodes));
-    write(element, text.slice(0, head)).append(button);
-    return write(element, text.slice(tail));
-  }
-
-  function facts(pairs) {
-    const list = make("dl");
-    for (const [name, value] of pairs) list.append(make("dt", null, name), write(make("dd"), String(value)));
-    return list;
-  }
-
-  // Filled when first opened: what an agent was shown is long and seldom read.
-  function folded(summary, fill, open = false) {
-    const inside = make("div");
-    const details = make("details", { open }, make("summary", null, summary), inside);
-    const filled = () => details.open && !inside.hasChildNodes() && inside.append(...fill());
-    details.addEventListener("toggle", filled);
-    filled();
-    return details;
-  }
+  // Inside the page, or in a folder beside it: then a case's are loaded when it is opened.
+  const inside = page.conversations !== undefined;
+  const conversationsOf = (position) => (inside ? page.conversations[position] : Chunks.conversations(page.cases[position]));
 
   const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
   const signed = (number) => (number > 0 ? "+" : "") + String(number).replace("-", "−");
@@ -170,51 +108,133 @@
       folded("About this episode", () => [facts(given.facts)]));
   }
 
-  function open(position) {
+  let opened = 0;
+
+  async function open(position) {
     const view = find("conversation");
+    const say = (text) => view.replaceChildren(make("p", { class: "nothing" }, text));
+    const mine = ++opened;
     if (position < 0) {
-      view.replaceChildren(make("p", { class: "nothing" }, "No conversation matches these filters."));
+      say("No conversation matches these filters.");
       return;
     }
+    try {
+      const all = await conversationsOf(position);
+      if (mine === opened) view.replaceChildren(...opening(position, all));
+    } catch (error) {
+      if (mine === opened) say(error.message);
+    }
+  }
+
+  function opening(position, all) {
     const entry = page.cases[position];
     const places = page.sections.map((_, place) => place).filter((place) => entry.episodes[place] && inSection(place));
-    const all = conversationsOf(position);
-    const at = visible.indexOf(position);
+    const at = order.get(position);
     const step = (by, label) => {
       const button = make("button", { type: "button", disabled: visible[at + by] === undefined }, label);
       button.addEventListener("click", () => move(by));
       return button;
     };
-    const about = [`sample ${entry.sample}`, entry.fork && `fork of sample ${entry.fork.sample} at event ${entry.fork.decision}`, entry.level && `level ${entry.level}`, entry.change].filter(Boolean);
-    view.replaceChildren(
+    const about = [entry.suite, `sample ${entry.sample}`, entry.fork && `fork of sample ${entry.fork.sample} at event ${entry.fork.decision}`, entry.level && `level ${entry.level}`, entry.change].filter(Boolean);
+    return [
       make("div", { class: "bar" }, make("span", { class: "muted" }, `${at + 1} of ${visible.length} · ${about.join(" · ")}`),
         make("span", { class: "steps" }, step(-1, "← Previous"), step(1, "Next →"))),
       make("div", { class: "question" }, make("h3", null, "Question"), body(all[places[0]].question)),
-      make("div", { class: "columns" }, ...places.map((place) => column(place, all[place]))));
+      make("div", { class: "columns" }, ...places.map((place) => column(place, all[place])))];
   }
 
   // ---- the list and its filters ---------------------------------------------------------------
-  let visible = []; // positions of the cases that pass the filters
+  let visible = [], order = new Map(); // positions of the cases that pass the filters; their places
   const inSection = (place) => !state.section || page.sections[place].name === state.section;
-  const haystacks = [];
-  const haystack = (position) => (haystacks[position] ||= conversationsOf(position).map((given) => given === null ? "" : [
-    given.question, given.verdict.answer, given.verdict.gold, given.verdict.reason, page.cases[position].id,
-    ...given.events.map((event) => event.text ?? `${event.result} ${event.passages.flat().join(" ")} ${event.args.flat().join(" ")}`)].join("\n").toLowerCase()));
 
-  function passes(entry, position) {
-    const episodes = entry.episodes.map((episode, place) => (inSection(place) ? episode : null));
-    return episodes.some((episode, place) => episode && (!state.outcome || episode.outcome === state.outcome)
-        && (!state.q || haystack(position)[place].includes(state.q.toLowerCase())))
-      && (!state.change || entry.change === state.change) && (!state.level || entry.level === state.level);
+  // What a search looks into: everything, or what one agent said.
+  function words(given, agent) {
+    if (given === null) return "";
+    if (agent) return given.events.filter((event) => event.agent === agent).map((event) => event.text).join("\n").toLowerCase();
+    return [given.question, given.verdict.answer, given.verdict.gold, given.verdict.reason,
+      ...given.events.map((event) => event.text ?? `${event.result} ${event.passages.flat().join(" ")} ${event.args.flat().join(" ")}`)].join("\n").toLowerCase();
   }
 
-  const rows = page.cases.map((entry) => {
+  let found = { agent: "" }; // position → words of its conversations, as long as the agent stays
+  function wordsOf(position) {
+    if (found.agent !== state.agent) found = { agent: state.agent };
+    return (found[position] ||= page.conversations[position].map((given) => words(given, state.agent)));
+  }
+
+  const listed = (entry, place) => [entry.id, entry.question, entry.episodes[place].answer].join("\n").toLowerCase();
+
+  function contains(entry, position, place) {
+    const q = state.q.toLowerCase();
+    if (!state.agent && listed(entry, place).includes(q)) return true;
+    return inside ? wordsOf(position)[place].includes(q) : hits.has(entry.episodes[place].at.join());
+  }
+
+  function passes(entry, position) {
+    return (!state.change || entry.change === state.change) && (!state.level || entry.level === state.level)
+      && (!state.suite || entry.suite === state.suite)
+      && entry.episodes.some((episode, place) => episode && inSection(place)
+        && (!state.outcome || episode.outcome === state.outcome)
+        && (!state.agent || episode.agents.includes(state.agent))
+        && (!state.q || contains(entry, position, place)));
+  }
+
+  // In a folder a search looks into the list at once, and into the conversations when told to.
+  let hits = new Set(), hitsOf = "", searching = 0;
+
+  async function searchAll() {
+    const mine = ++searching, q = state.q.toLowerCase(), { agent } = state;
+    hits = new Set();
+    let drawn = Date.now();
+    try {
+      for (let number = 1; number <= page.chunks; number += 1) {
+        const part = await Chunks.part(number);
+        if (mine !== searching) return;
+        part.forEach((given, at) => { if (words(given, agent).includes(q)) hits.add([number, at].join()); });
+        find("full").textContent = `Stop (${Math.floor((100 * number) / page.chunks)} % searched, ${hits.size.toLocaleString("en")} found)`;
+        if (Date.now() - drawn < 1000) continue;
+        apply(false); // who reads meanwhile is left in peace
+        drawn = Date.now();
+      }
+      searching = 0;
+      apply();
+    } catch (error) {
+      searching = 0;
+      find("full").textContent = error.message;
+    }
+  }
+
+  function toggleSearch() {
+    if (inside || !state.q) return;
+    const on = state.full && searching;
+    searching = 0;
+    hitsOf = "";
+    go({ full: on ? "" : "1" });
+  }
+
+  function offerSearch() {
+    const button = find("full"), key = `${state.q}\n${state.agent}`;
+    button.hidden = inside || !state.q;
+    if (button.hidden) state.full = "";
+    if (hitsOf === key) {
+      if (state.full && !searching) button.textContent = `Searched inside all conversations: ${hits.size.toLocaleString("en")} found`;
+      return;
+    }
+    hitsOf = key;
+    searching = 0;
+    hits = new Set();
+    button.textContent = "Search inside all conversations (Enter)";
+    if (state.full) searchAll();
+  }
+
+  function listRow(position, shown) {
+    const entry = page.cases[position];
     const marks = entry.episodes.map((episode, place) => episode && make("span", { class: episode.outcome },
       page.sections.length > 1 ? `${page.sections[place].name} ` : "", `${SIGN[episode.outcome]} `,
       make("span", { class: "unseen" }, `${episode.outcome} `), write(make("bdi"), episode.answer || (episode.outcome === "failed" ? "failed" : "no answer"))));
-    const link = make("a", { href: `#${new URLSearchParams({ show: entry.id })}` },
+    const link = make("a", { href: `#${new URLSearchParams({ show: entry.id })}`, "aria-current": position === shown ? "true" : null },
       write(make("span", { class: "question-line", dir: "auto" }), entry.question),
-      make("span", { class: "marks" }, entry.level === null ? "" : `level ${entry.level}`, entry.fork ? "fork" : "", ...marks));
+      make("span", { class: "marks" }, ...[entry.suite, entry.level !== null && `level ${entry.level}`, entry.fork && "fork"]
+        .filter(Boolean).map((said) => make("span", null, said)), ...marks));
     link.addEventListener("click", (event) => {
       if (event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
@@ -222,7 +242,26 @@
       toConversation();
     });
     return make("li", null, link);
-  });
+  }
+
+  let from = 0; // the first row shown
+
+  function drawList() {
+    const to = Math.min(from + STEP, visible.length);
+    const top = find("list").scrollTop;
+    find("list").replaceChildren(...visible.slice(from, to).map((position) => listRow(position, current)));
+    find("list").scrollTop = top;
+    find("pages").hidden = visible.length <= STEP;
+    find("range").textContent = `${from + 1}–${to}`;
+    find("earlier").disabled = from === 0;
+    find("later").disabled = to === visible.length;
+  }
+
+  function turnPage(by) {
+    from = Math.max(0, from + by * STEP);
+    drawList();
+    find("list").scrollTop = 0;
+  }
 
   function choices(id, all, values, label = (value) => value) {
     find(id).replaceChildren(make("option", { value: "" }, all), ...values.map((value) => make("option", { value }, label(value))));
@@ -240,8 +279,13 @@
     choices("change", "any", ["improved", "worsened", "still right", "still wrong"].filter((one) => changes.includes(one)),
       (one) => `${one} (${changes.filter((change) => change === one).length})`);
     choices("level", "all", distinct(page.cases.map((entry) => entry.level)).sort((a, b) => a.localeCompare(b, "en", { numeric: true })));
-    for (const id of FILTERS) find(id).addEventListener("input", () => go({ [id]: find(id).value }));
-    find("filters").addEventListener("submit", (event) => event.preventDefault());
+    choices("suite", "all", distinct(page.cases.map((entry) => entry.suite)));
+    choices("agent", "any", distinct(page.cases.flatMap((entry) => entry.episodes.flatMap((episode) => episode?.agents))).sort());
+    for (const id of FILTERS) find(id).addEventListener("input", () => go({ [id]: find(id).value, full: "" }));
+    find("filters").addEventListener("submit", (event) => { event.preventDefault(); toggleSearch(); });
+    find("full").addEventListener("click", toggleSearch);
+    find("earlier").addEventListener("click", () => turnPage(-1));
+    find("later").addEventListener("click", () => turnPage(1));
   }
 
   function readHash() {
@@ -256,30 +300,31 @@
     apply();
   }
 
-  function apply() {
+  function apply(reading = true) {
     for (const id of FILTERS) if (find(id).value !== state[id]) find(id).value = state[id];
+    Text.seek(state.q);
+    offerSearch();
     visible = [...page.cases.keys()].filter((position) => passes(page.cases[position], position));
-    rows.forEach((row, position) => { row.hidden = !visible.includes(position); });
-    const shown = visible.find((position) => page.cases[position].id === state.show) ?? visible[0] ?? -1;
-    rows.forEach((row, position) => {
-      if (position === shown) row.firstChild.setAttribute("aria-current", "true");
-      else row.firstChild.removeAttribute("aria-current");
-    });
-    const counts = ["right", "wrong", "failed"].map((one) => [one, visible.flatMap((position) =>
-      page.cases[position].episodes.filter((episode, place) => episode?.outcome === one && inSection(place))).length]);
-    find("count").textContent = `${visible.length} of ${page.cases.length} listed: ` +
-      counts.filter(([, number]) => number).map(([one, number]) => `${number} ${one}`).join(", ");
-    open(shown);
-    current = shown;
+    order = new Map(visible.map((position, at) => [position, at]));
+    current = visible.find((position) => page.cases[position].id === state.show) ?? visible[0] ?? -1;
+    from = Math.max(0, Math.floor((order.get(current) ?? 0) / STEP) * STEP);
+    drawList();
+    const counts = Object.fromEntries(["right", "wrong", "failed"].map((one) => [one, 0]));
+    for (const position of visible) {
+      page.cases[position].episodes.forEach((episode, place) => { if (episode && inSection(place) && episode.outcome in counts) counts[episode.outcome] += 1; });
+    }
+    find("count").textContent = `${visible.length.toLocaleString("en")} of ${page.cases.length.toLocaleString("en")} listed: ` +
+      Object.entries(counts).filter(([, number]) => number).map(([one, number]) => `${number.toLocaleString("en")} ${one}`).join(", ");
+    if (reading) open(current);
   }
 
   let current = -1;
 
   function move(by) {
-    const next = visible[visible.indexOf(current) + by];
+    const next = visible[order.get(current) + by];
     if (next === undefined) return;
     go({ show: page.cases[next].id });
-    const list = find("list"), row = rows[next];
+    const list = find("list"), row = list.children[order.get(next) - from];
     if (row.offsetTop < list.scrollTop) list.scrollTop = row.offsetTop;
     const below = row.offsetTop + row.offsetHeight - list.clientHeight;
     if (below > list.scrollTop) list.scrollTop = below;
@@ -303,9 +348,17 @@
   });
   addEventListener("hashchange", () => { readHash(); apply(); });
 
-  fillFilters();
-  find("list").append(...rows);
-  readHash();
-  apply();
-  if (state.show && visible.includes(current)) find("reader").scrollIntoView();
+  async function start() {
+    try {
+      if (!inside) page.cases = await Chunks.rows(page.lists);
+    } catch (error) {
+      find("count").textContent = error.message;
+      return;
+    }
+    fillFilters();
+    readHash();
+    apply();
+    if (state.show && order.has(current)) find("reader").scrollIntoView();
+  }
+  start();
 })();

@@ -1,0 +1,142 @@
+"""`mas-bench credit`: what an agent is worth, by replaying its part with another policy."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.cli.notes import counted, note
+from benchmarks.diagnostics.credit import Credit
+from benchmarks.diagnostics.credit import credit as credit_of
+from benchmarks.diagnostics.references import REFERENCES
+from benchmarks.diagnostics.replaying import RESAMPLE, stored_environment, with_reference
+from benchmarks.metrics import Score
+from benchmarks.policies import Source, Team
+from benchmarks.run_folder import Stored, read_run, write_json
+from mas_envs.console import key_values, progress
+from mas_envs.episodes.schema import Episode
+from mas_envs.errors import BadFile
+from mas_envs.workflow import WorkflowEnv
+
+SCRIPTS = ", ".join(f"scripted:{name}" for name in REFERENCES)
+
+
+def credit(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A run's folder.")],
+    agent: Annotated[str, typer.Option(help="The agent, or the role, to replace.")],
+    replace: Annotated[
+        str,
+        typer.Option(
+            help=f"Who plays it instead: a policy as for `run`, {SCRIPTS}; or {RESAMPLE}: its own "
+            "policy once more (a control, whose difference is chance)."
+        ),
+    ],
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Who plays the others, as for `run`; default: who played the run."),
+    ] = None,
+    draws: Annotated[int, typer.Option(min=1, help="Replays of each stored episode.")] = 1,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only N questions.")] = None,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    concurrency: Annotated[int, typer.Option(min=1, help="Episodes in flight.")] = 64,
+    env_arg: Annotated[
+        list[str] | None, typer.Option("--env-arg", help="What the run does not say: retriever=…")
+    ] = None,
+    prompts: Annotated[
+        str | None, typer.Option(help="The run's prompt set, where it holds no copy.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Of a server, if its URL has none.")] = None,
+    api_key_env: Annotated[
+        str | None, typer.Option(help="Environment variable that holds the server's API key.")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="Of local models.")] = None,
+    device: Annotated[str | None, typer.Option(help="Of local models.")] = None,
+    json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write all of it there too.")
+    ] = None,
+) -> None:
+    """What the team's avg owes to one agent: its part played again by a reference policy.
+
+    Each episode is replayed up to the agent's first decision and played on from there with the
+    reference in its place, the other agents as they were. Nothing is stored but the result.
+    """
+    if json is not None and not json.parent.is_dir():
+        raise BadFile(json, "its folder does not exist", fix="create it, or give another file")
+    stored = read_run(folder)
+    env = stored_environment(stored, key_values(env_arg or [], "--env-arg"), prompts)
+    source = Source(model, api_key_env, dtype, device)
+    chosen, warnings = with_reference(stored, env, agent, replace, policy or (), source)
+    for warning in warnings:
+        note.print(f"warning: {warning}")
+    episodes = stored.episodes() if limit is None else _of_first(limit, stored.episodes())
+    plays = len(stored.done()) * draws
+    if limit is not None:
+        plays = min(plays, limit * stored.settings.k * draws)
+    found = asyncio.run(
+        _play(stored, env, chosen, episodes, agent, draws, seed, concurrency, plays)
+    )
+    Console().print(_table(found, replace))
+    for reason, count in found.left_out.items():
+        note.print(f"left out: {counted(count, 'episode')} ({reason})")
+    if json is not None:
+        write_json(json, found.to_json() | {"replace": replace})
+        note.print(f"credit: {json}")
+
+
+async def _play(
+    stored: Stored,
+    env: WorkflowEnv,
+    chosen: Team,
+    episodes: Iterable[Episode],
+    agent: str,
+    draws: int,
+    seed: int,
+    concurrency: int,
+    plays: int,
+) -> Credit:
+    try:
+        with progress(f"credit of {agent}", plays) as bar:
+            return await credit_of(
+                env, chosen.policies, episodes, agent, draws=draws, concurrency=concurrency,
+                seed=seed, sampling=stored.settings.sampling, advance=bar.advance,
+            )  # fmt: skip
+    finally:
+        for one in chosen.policies.values():
+            if hasattr(one, "aclose"):
+                await one.aclose()
+
+
+def _of_first(limit: int, episodes: Iterable[Episode]) -> Iterator[Episode]:
+    """All episodes of the first questions to come up."""
+    seen: set[str] = set()
+    for episode in episodes:
+        if len(seen) < limit:
+            seen.add(episode.task)
+        if episode.task in seen:
+            yield episode
+
+
+def _table(found: Credit, replace: str) -> Table:
+    title = (f"{found.agent} spoke in {found.spoke} of {counted(found.episodes, 'episode')}; "
+             f"replayed × {found.draws}")  # fmt: skip
+    table = Table("95 % intervals", "avg", title=title, title_justify="left")
+    table.add_row("the team as it played", _score(found.team))
+    table.add_row(f"with {replace} as {found.agent}", _score(found.replaced))
+    gain = found.difference
+    table.add_row(
+        f"credit of {found.agent}, points",
+        f"{gain.points:+.1f} ({gain.low:+.1f} to {gain.high:+.1f})",
+    )
+    shown = "< 0.0001" if gain.p_value < 0.0001 else f"{gain.p_value:.4f}"
+    table.add_row("p-value, sign-flip test", shown if gain.exact else f"{shown} (Monte Carlo)")
+    return table
+
+
+def _score(one: Score) -> str:
+    return f"{one.value:.1f} % ({one.low:.1f} to {one.high:.1f})"

@@ -1,0 +1,182 @@
+"""`mas-bench run` of several suites, its accounting, and damaged folders."""
+
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from benchmarks.accounting import Price, Usage, read_prices
+from benchmarks.cli import app
+from benchmarks.samples import Samples, finished, verdicts
+from mas_envs import read_episodes
+from mas_envs.episodes.schema import Episode, Turn
+from mas_envs.errors import BadFile
+
+POLICY = """
+from benchmarks.policies import adder
+from mas_envs import Response
+
+def act(request):
+    text = adder(request)
+    asked = len(request.messages[-1].content)
+    return Response(text=text, model=f"m-{request.role}", prompt_tokens=asked,
+                    response_tokens=len(text))
+"""
+
+
+def bench(*args):
+    return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+@pytest.fixture
+def counted(tmp_path, monkeypatch):
+    """The name of a policy that counts tokens (characters, here)."""
+    (tmp_path / "counting_policy.py").write_text(POLICY)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "scripted:counting_policy:act"
+
+
+def test_several_suites_get_a_folder_each(tmp_path):
+    options = ["--policy", "scripted:adder", "-k", 2, "--limit", 3]
+    done = bench("run", "arith", "tinyworld", *options, "--out", tmp_path / "runs")
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["arith", "tinyworld"]
+    bench("run", "arith", *options, "--out", tmp_path / "alone")
+    texts = [
+        {(e.task, e.sample): [t.text for t in e.turns] for e in read_episodes(run / "episodes")}
+        for run in (tmp_path / "runs" / "arith", tmp_path / "alone")
+    ]
+    assert texts[0] == texts[1] and len(texts[0]) == 6
+    again = bench("run", "arith", "tinyworld", *options, "--out", tmp_path / "runs")
+    assert again.exit_code == 0 and again.stderr.count("all there already") == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["arith", "arith"], "suite 'arith' is named twice"),
+        (["arith", "math500", "--data", "math.jsonl"], "is one file for 2 suites"),
+        (["arith", "no_such"], "unknown suite 'no_such'"),
+        (["arith", "math500"], "pass --data FILE"),
+        (["arith", "--prices", "gone.yaml"], "gone.yaml: cannot be read"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_played(tmp_path, args, message):
+    done = bench("run", *args, "--policy", "scripted:adder", "--out", tmp_path / "runs")
+    assert done.exit_code == 2 and message in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_single_run_is_no_folder_for_several(tmp_path):
+    options = ["--policy", "scripted:adder", "-k", 1, "--limit", 2, "--out", tmp_path / "run"]
+    bench("run", "arith", *options)
+    refused = bench("run", "arith", "tinyworld", *options)
+    assert refused.exit_code == 2 and "holds the run of a single suite" in refused.stderr
+
+
+def test_usage_and_cost_equal_the_stored_turns(tmp_path, counted):
+    prices = tmp_path / "prices.yaml"
+    prices.write_text("m-solver: {prompt: 2, response: 10}\nm-verifier: {prompt: 0, response: 3}\n")
+    options = ["--policy", counted, "-k", 2, "--limit", 4, "--out", tmp_path / "run"]
+    done = bench("run", "arith", *options, "--prices", prices)
+    assert done.exit_code == 0, done.output
+    usage = json.loads((tmp_path / "run" / "summary.json").read_text())["usage"]
+    turns = [turn for e in read_episodes(tmp_path / "run" / "episodes") for turn in e.turns]
+    total = 0.0
+    for agent, prompt, response in (("solver_0", 2, 10), ("verifier_0", 0, 3)):
+        mine = [turn for turn in turns if turn.agent == agent]
+        found = usage["agents"][agent]
+        assert found["calls"] == len(mine) > 0 and found["uncounted"] == 0
+        asked = sum(len(turn.messages[-1].content) for turn in mine)
+        said = sum(len(turn.text) for turn in mine)
+        assert (found["prompt_tokens"], found["response_tokens"]) == (asked, said)
+        assert found["cost_usd"] == pytest.approx((prompt * asked + response * said) / 1e6)
+        assert found["seconds"]["max"] == max(turn.seconds for turn in mine)
+        total += found["cost_usd"]
+    assert usage["cost_usd"] == pytest.approx(total) and usage["unpriced"] == []
+    assert "USD" in done.stdout
+    prices.write_text("m-solver: {prompt: 2, response: 10}\n")
+    again = bench("run", "arith", *options, "--prices", prices)
+    usage = json.loads((tmp_path / "run" / "summary.json").read_text())["usage"]
+    assert "no cost: the price table lacks 'm-verifier'" in again.stderr
+    assert usage["cost_usd"] is None and usage["agents"]["verifier_0"]["cost_usd"] is None
+    assert usage["agents"]["solver_0"]["cost_usd"] > 0
+
+
+def turn(agent, **fields):
+    return Turn(index=0, batch=0, agent=agent, role=agent, messages=(), text="", **fields)
+
+
+def episode(*turns, **fields):
+    given = {"env": {}, "prompts": "", "task": "t", "events": list(turns), **fields}
+    return Episode(**given)
+
+
+def test_uncounted_calls_have_no_cost_and_failed_ones_count():
+    usage = Usage()
+    usage.add(episode(turn("a", model="m", prompt_tokens=3, response_tokens=1), status="failed"))
+    usage.add(episode(turn("a", model="m", finish_reason="overflow"), turn("b", model="m")))
+    usage.add(episode(turn("a", model="m", prompt_tokens=9), provenance={"fork": "x"}))
+    found = usage.summary({"m": Price(prompt=1e6, response=1e6)})
+    assert found["agents"]["a"]["cost_usd"] == 4 and found["agents"]["a"]["failed_calls"] == 1
+    assert found["agents"]["a"]["calls"] == 2 and found["agents"]["a"]["uncounted"] == 0
+    assert found["agents"]["b"]["uncounted"] == 1 and found["agents"]["b"]["cost_usd"] is None
+    assert found["cost_usd"] is None
+    assert Usage().summary()["agents"] == {} and Usage().summary()["cost_usd"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("m: {prompt: 1}", "model 'm': Object missing required field `response`"),
+        ("m: {prompt: 1, response: -2}", "model 'm': a price must be a number from 0 up"),
+        ("m: {prompt: .nan, response: 2}", "model 'm': a price must be a number"),
+        ("m: {prompt: 1, response: 2, cached: 1}", "unknown field `cached`"),
+        ("m: 3", "model 'm'"),
+        ("[1]", "no price table"),
+        ("a: [", "not YAML"),
+    ],
+)
+def test_a_bad_price_table_is_told(tmp_path, text, message):
+    (tmp_path / "prices.yaml").write_text(text)
+    with pytest.raises(BadFile, match=r"prices\.yaml") as told:
+        read_prices(tmp_path / "prices.yaml")
+    assert message in str(told.value)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 70))))
+def test_samples_are_a_set(pairs):
+    found = Samples()
+    for pair in pairs:
+        found.add(*pair)
+    assert len(found) == len(set(pairs))
+    every = {(task, sample) for task in "abcd" for sample in range(72)}
+    assert {pair for pair in every if pair in found} == set(pairs)
+
+
+def test_the_running_score_takes_in_what_was_stored(tmp_path):
+    run = tmp_path / "run"
+    options = ["--policy", "scripted:adder", "-k", 2, "--limit", 5, "--out", run]
+    first = bench("run", "arith", *options)
+    right = Counter(bool(e.grade.correct) for e in read_episodes(run / "episodes"))
+    assert verdicts(run / "episodes") == Counter(right=right[True], wrong=right[False])
+    assert len(finished(run / "episodes")) == 10
+    assert f"avg so far {10 * right[True]:.1f} %" in first.stderr
+
+
+def test_a_damaged_file_is_named_and_left_as_it_is(tmp_path):
+    run = tmp_path / "run"
+    options = ["--policy", "scripted:adder", "-k", 4, "--limit", 20, "--out", run]
+    assert bench("run", "arith", *options).exit_code == 0
+    shard = next((run / "episodes").glob("episodes-*"))
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 4] ^= 0xFF
+    shard.write_bytes(content)
+    for command in (["run", "arith", *options], ["rescore", run, "--out", tmp_path / "again"]):
+        told = bench(*command)
+        assert told.exit_code == 2 and shard.name in told.stderr, told.output
+        assert shard.read_bytes() == content
+    assert not (tmp_path / "again").exists()
