@@ -26,6 +26,7 @@ from benchmarks.metrics import summary
 from benchmarks.provenance import revision, versions
 from benchmarks.samples import Samples, finished, index_rows
 from mas_envs.episodes.schema import Episode, Sampling
+from mas_envs.episodes.shards import shards
 from mas_envs.episodes.store import read_episodes
 from mas_envs.errors import BadFile, UserError
 from mas_envs.files import lock_folder, whole_file
@@ -88,7 +89,7 @@ class Stored:
         `seen` is called with every stored episode, also with those that are left out.
         """
         done = self.done()
-        if not (self.folder / "episodes").is_dir():
+        if not shards(self.folder / "episodes"):
             return
         for episode in read_episodes(self.folder / "episodes"):
             if seen is not None:
@@ -97,12 +98,19 @@ class Stored:
                 yield episode
 
     def summary(self, prices: Prices | None = None) -> dict[str, Any]:
-        """`metrics.summary`, `missing` and `usage` (`accounting.Usage`).
+        """`metrics.summary`, `missing`, `graders` (names) and `usage` (`accounting.Usage`).
 
         No headline number unless every sample is there.
         """
         usage = Usage()
-        k, episodes = self.settings.k, self.episodes(usage.add)
+        graders: set[str] = set()
+
+        def seen(episode: Episode) -> None:
+            usage.add(episode)
+            if episode.grade is not None and episode.grade.grader:
+                graders.add(episode.grade.grader)
+
+        k, episodes = self.settings.k, self.episodes(seen)
         first = next(episodes, None)
         if first is None:
             found: dict[str, Any] = {"episodes": 0, "failed": 0, "failures": {}, "undecided": 0}
@@ -117,7 +125,8 @@ class Stored:
                 "the same command plays them"
             )
         numbers = {f"avg@{k}": None, f"pass@{k}": None} | found | headlines
-        return numbers | {"missing": missing, "usage": usage.summary(prices)}
+        used = {"graders": sorted(graders), "usage": usage.summary(prices)}
+        return numbers | {"missing": missing} | used
 
     def write(self) -> None:
         """Save run.json."""

@@ -16,9 +16,8 @@ from benchmarks.cli.notes import counted, note
 from benchmarks.cli.scores import print_scores
 from benchmarks.rescore import Change, Counts, rescore, rescored_settings
 from benchmarks.run_folder import Stored, read_run, write_json
-from benchmarks.samples import verdict
+from benchmarks.samples import index_rows, verdict
 from mas_envs.console import progress
-from mas_envs.episodes.index import read_index
 from mas_envs.errors import UserError
 
 
@@ -47,7 +46,7 @@ def rescore_run(
     if out is None:
         named = folder if folder.name else folder.resolve()
         out = named.with_name(f"{named.name}-rescored")
-    episodes = len(read_index(folder / "episodes"))
+    episodes = sum(1 for _ in index_rows(folder / "episodes"))
     if not episodes:
         raise UserError(f"{folder}: no episode to grade")
     settings = rescored_settings(stored, _grading(policy))

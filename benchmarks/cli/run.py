@@ -181,6 +181,9 @@ def _play(job: _Job, prompts: str | None, concurrency: int, prices: PriceList | 
     write_json(job.folder / "summary.json", summary)
     print_scores(stored, summary)
     print_usage(summary["usage"])
+    if len(summary["graders"]) > 1:
+        note.print(f"note: verdicts of several graders ({', '.join(summary['graders'])}); "
+                   f"mas-bench rescore {job.folder} gives those of one")  # fmt: skip
     return not summary["problem"]
 
 

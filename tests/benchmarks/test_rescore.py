@@ -34,7 +34,7 @@ def answer(request):
     shown = request.messages[-1].content
     gold = next(gold for question, gold in GOLDS.items() if question in shown)
     gold = gold if isinstance(gold, str) else gold[0]
-    return f"<answer>{'+' if request.seed % 2 else ''}{gold}</answer>"
+    return f"<answer>{gold[:2]}{'.' if request.seed % 2 else ''}{gold[2:]}</answer>"
 '''
 ENVS = r"""
 from mas_envs import Ask, Call, Message, Outcome, WorkflowEnv

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.accounting import Price, Usage, read_prices
 from benchmarks.cli import app
 from benchmarks.samples import Samples, finished, verdicts
-from mas_envs import read_episodes
+from mas_envs import read_episodes, write_episodes
 from mas_envs.episodes.schema import Episode, Turn
 from mas_envs.errors import BadFile
 
@@ -165,6 +166,22 @@ def test_the_running_score_takes_in_what_was_stored(tmp_path):
     assert verdicts(run / "episodes") == Counter(right=right[True], wrong=right[False])
     assert len(finished(run / "episodes")) == 10
     assert f"avg so far {10 * right[True]:.1f} %" in first.stderr
+
+
+def test_verdicts_of_two_versions_of_a_grader_are_told(tmp_path):
+    run = tmp_path / "run"
+    options = ["--policy", "scripted:adder", "-k", 2, "--limit", 3, "--out", run]
+    assert "several graders" not in bench("run", "arith", *options).stderr
+    episodes = list(read_episodes(run / "episodes"))
+    for shard in (run / "episodes").iterdir():
+        shard.unlink()
+    old = msgspec.structs.replace(episodes[0].grade, grader="mas-math 0")
+    write_episodes(run / "episodes", [msgspec.structs.replace(episodes[0], grade=old)])
+    again = bench("run", "arith", *options)
+    assert again.exit_code == 0 and "verdicts of several graders (mas-math 0, " in again.stderr
+    assert bench("rescore", run, "--out", tmp_path / "one").exit_code == 0
+    summary = json.loads((tmp_path / "one" / "summary.json").read_text())
+    assert summary["graders"] == [episodes[0].grade.grader]
 
 
 def test_a_damaged_file_is_named_and_left_as_it_is(tmp_path):

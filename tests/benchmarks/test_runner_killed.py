@@ -28,9 +28,9 @@ def start(tmp_path):
     (tmp_path / "slow_adder.py").write_text(SLOW_ADDER)
     processes = []
 
-    def start(out="run"):
-        arguments = ["run", "arith", "--policy", "scripted:slow_adder:act", "-k", "4", "--limit"]
-        arguments += ["60", "--concurrency", "4", "--out", out]
+    def start(out="run", suites=("arith",), limit=60):
+        arguments = ["run", *suites, "--policy", "scripted:slow_adder:act", "-k", "4", "--limit"]
+        arguments += [str(limit), "--concurrency", "4", "--out", out]
         process = subprocess.Popen(
             [sys.executable, "-c", f"import sys; sys.argv[1:] = {arguments}; {COMMAND}"],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -88,6 +88,37 @@ def test_kill_9_loses_only_what_was_not_flushed(tmp_path, start):
     assert one == other
     sessions = json.loads((run / "run.json").read_text())["sessions"]
     assert [session["finished"] is None for session in sessions] == [True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default::mas_envs.episodes.store.TornFrame")
+def test_two_suites_killed_again_and_again_are_played_once(tmp_path, start):
+    both = {"suites": ("arith", "tinyworld"), "limit": 40}
+    run, kept = tmp_path / "run", {"arith": {}, "tinyworld": {}}
+
+    def size():
+        return sum(shard.stat().st_size for shard in run.glob("*/episodes/episodes-*"))
+
+    for wait in (0.3, None, None):  # once before anything is stored
+        process, before = start(**both), size()
+        if wait is not None:
+            time.sleep(wait)
+        while wait is None and size() == before and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        for suite, found in kept.items():
+            if any((run / suite).glob("episodes/episodes-*")):
+                now = finished(run / suite)
+                assert found.items() <= now.items()  # what was stored stays
+                found.update(now)
+    assert 0 < sum(map(len, kept.values())) < 320
+    again, whole = start(**both), start("whole", **both)
+    assert (again.wait(), whole.wait()) == (0, 0)
+    for suite, found in kept.items():
+        after = finished(run / suite)
+        assert len(after) == 160 and found.items() <= after.items()
+        assert finished(tmp_path / "whole" / suite) == after
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -182,6 +182,29 @@ def test_a_local_model_runs_in_this_process(tmp_path, checkpoint):
     assert len(record["solver"]["fingerprint"]) == 64 and record["solver"]["dtype"] == "float32"
 
 
+def test_a_local_model_is_loaded_once_for_several_suites(tmp_path, checkpoint, monkeypatch):
+    from mas_train.engines.transformers import TransformersEngine
+
+    loads, load = [], TransformersEngine.from_pretrained
+
+    def counted(*args, **options):
+        loads.append(args)
+        return load(*args, **options)
+
+    monkeypatch.setattr(TransformersEngine, "from_pretrained", counted)
+    for name in ("one", "two"):
+        (tmp_path / f"{name}.jsonl").write_text(json.dumps({"question": f"{name}?", "answer": "2"}))
+    (tmp_path / "mine.yaml").write_text("one: {data: one.jsonl}\ntwo: {data: two.jsonl}\n")
+    suites = [f"{tmp_path / 'mine.yaml'}#{name}" for name in ("one", "two")]
+    given = [*suites, "--policy", checkpoint, "--prompts", "tiny", "--max-tokens", 4, "-k", 2]
+    done = CliRunner().invoke(app, ["run", *map(str, given), "--out", str(tmp_path / "runs")])
+    assert done.exit_code == 0, done.output
+    assert len(loads) == 1
+    assert all(
+        len(list(read_episodes(tmp_path / "runs" / n / "episodes"))) == 2 for n in ("one", "two")
+    )
+
+
 def test_changed_weights_in_the_folder_are_another_policy(tmp_path, checkpoint):
     from mas_train.demo import tiny_model
 

@@ -92,7 +92,9 @@ def test_the_assets_reach_for_nothing_and_build_no_html_from_text():
     for name in ("page.html", "page.css", "text.js", "chunks.js", "page.js"):
         text = ASSETS.joinpath(name).read_text(encoding="utf-8")
         assert not re.search(r"https?:|//[a-z]+\.|@import|url\(", text), name
-    script = "".join(ASSETS.joinpath(f"{n}.js").read_text("utf-8") for n in ("text", "chunks", "page"))
+    script = "".join(
+        ASSETS.joinpath(f"{n}.js").read_text("utf-8") for n in ("text", "chunks", "page")
+    )
     assert not re.search(
         r"(inner|outer)HTML|insertAdjacent|document\.write|\beval\b|Function\(|srcdoc", script
     )

@@ -179,26 +179,32 @@
   }
 
   // In a folder a search looks into the list at once, and into the conversations when told to.
-  let hits = new Set(), hitsOf = "", searching = 0;
+  let hits = new Set(), hitsOf = "", run = 0, searching = false; // a search ends when `run` is no more its own
+
+  function stopSearch() {
+    run += 1;
+    searching = false;
+  }
 
   async function searchAll() {
-    const mine = ++searching, q = state.q.toLowerCase(), { agent } = state;
-    hits = new Set();
+    const mine = ++run, q = state.q.toLowerCase(), { agent } = state;
+    searching = true;
     let drawn = Date.now();
     try {
       for (let number = 1; number <= page.chunks; number += 1) {
         const part = await Chunks.part(number);
-        if (mine !== searching) return;
+        if (mine !== run) return;
         part.forEach((given, at) => { if (words(given, agent).includes(q)) hits.add([number, at].join()); });
         find("full").textContent = `Stop (${Math.floor((100 * number) / page.chunks)} % searched, ${hits.size.toLocaleString("en")} found)`;
         if (Date.now() - drawn < 1000) continue;
         apply(false); // who reads meanwhile is left in peace
         drawn = Date.now();
       }
-      searching = 0;
+      searching = false;
       apply();
     } catch (error) {
-      searching = 0;
+      if (mine !== run) return;
+      searching = false;
       find("full").textContent = error.message;
     }
   }
@@ -206,7 +212,7 @@
   function toggleSearch() {
     if (inside || !state.q) return;
     const on = state.full && searching;
-    searching = 0;
+    stopSearch();
     hitsOf = "";
     go({ full: on ? "" : "1" });
   }
@@ -220,7 +226,7 @@
       return;
     }
     hitsOf = key;
-    searching = 0;
+    stopSearch();
     hits = new Set();
     button.textContent = "Search inside all conversations (Enter)";
     if (state.full) searchAll();
