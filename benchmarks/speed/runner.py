@@ -5,22 +5,25 @@
 One side makes the calls of math-v0 (a draft and a verdict for each episode) with as many workers
 and nothing else; the other is the runner, which plays the same episodes, grades and stores them.
 They take turns, and the overhead of a turn is the runner's time over the bare calls' before it.
-Two policies whose calls take 50 ms each: one that only waits, which shows the runner alone, and
-`HTTPPolicy` with a server in a process of its own. The HTTP client needs more of the one core that
-both share than the runner does; where the two together fill it (64 calls of 50 ms are 1,280 a
-second), the difference is what a core has no time for. So seconds of that core are printed, too.
+Three policies whose calls take 50 ms: one that waits just that, one that waits 25 to 75 ms, and
+`HTTPPolicy` with a server in a process of its own that answers after 50 ms. The first two show the
+runner alone. Calls that all take equally long come back in one crowd, where each waits for the work
+on those before it; calls that differ do not. The HTTP client needs more of the one core that both
+share than the runner does; where the two together fill it (64 calls of 50 ms are 1,280 a second),
+the difference is what a core has no time for. So seconds of that core are printed, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -106,14 +109,15 @@ def requests_of(env: WorkflowEnv) -> list[Request]:
 
 
 class Waits:
-    """A policy whose calls take so many seconds and no work."""
+    """A policy whose calls take so many seconds, give or take a share of it, and no work."""
 
-    def __init__(self, delay_s: float) -> None:
-        self.delay_s = delay_s
+    def __init__(self, delay_s: float, share: float = 0.0) -> None:
+        self.delay_s, self.share = delay_s, share
+        self.random = random.Random(0)
 
     async def act(self, request: Request) -> Response:
         """The same answer to all."""
-        await asyncio.sleep(self.delay_s)
+        await asyncio.sleep(self.delay_s * (1 + self.share * self.random.uniform(-1, 1)))
         return Response(text=SAID, model="made-up", prompt_tokens=100, response_tokens=10)
 
 
@@ -174,14 +178,18 @@ def main(
     env: WorkflowEnv = make("math-v0", tasks=tasks)
     requests, episodes = requests_of(env), questions * k
     rows = []
-    with server(delay_s) as url, progress("runs", 2 * repeats, unit="repeats") as bar:
-        policies: dict[str, Policy] = {"waits": Waits(delay_s), "HTTP": HTTPPolicy(url, "made-up")}
-        for name, policy in policies.items():
-            run(policy, env, 1, concurrency)  # what is imported on first use
+    with server(delay_s) as url, progress("runs", 3 * repeats, unit="repeats") as bar:
+        policies: dict[str, Callable[[], Policy]] = {
+            "waits": lambda: Waits(delay_s),
+            "varies": lambda: Waits(delay_s, 0.5),
+            "HTTP": lambda: HTTPPolicy(url, "made-up"),
+        }
+        for name, made in policies.items():
+            run(made(), env, 1, concurrency)  # what is imported on first use
             overheads = []
             for repeat in range(repeats):
-                alone = bare(policy, requests, episodes, concurrency)
-                ours = run(policy, env, k, concurrency)
+                alone = bare(made(), requests, episodes, concurrency)
+                ours = run(made(), env, k, concurrency)
                 overheads.append(100 * (ours.wall / alone.wall - 1))
                 seconds = [f"{one:.2f}" for one in (alone.wall, ours.wall, alone.core, ours.core)]
                 rows.append([f"{name}, {repeat}", *seconds, f"{overheads[-1]:+.2f} %"])

@@ -7,10 +7,10 @@ def number(cell):
     return float(cell.replace(",", ""))
 
 
-def test_runner_prints_both_policies_beside_their_bare_calls():
+def test_runner_prints_each_policy_beside_its_bare_calls():
     options = ("--questions", "8", "--k", "1", "--repeats", "1", "--delay-s", "0.001")
     printed = run("runner", *options)
-    for row in ("waits, 0", "HTTP, 0"):
+    for row in ("waits, 0", "varies, 0", "HTTP, 0"):
         *seconds, overhead = cells(printed, row)
         assert len(seconds) == 4 and all(number(one) >= 0 for one in seconds)
         assert overhead.endswith(" %")
