@@ -124,6 +124,7 @@ class Player:
         try:
             for job in jobs:
                 finished.put_nowait(await self.play(job))
+                await asyncio.sleep(0)  # or a policy that never waits would play all before a read
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # whatever it is, no episode is lost in silence

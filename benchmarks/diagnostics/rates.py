@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mas_envs.episodes.interval import (
-    _poisson,  # one rule for rare events, whatever the weights
     interval,
+    poisson_bound,  # one rule for rare events, whatever the weights
     t_quantile,
 )
 
@@ -105,5 +105,5 @@ def ratio_interval(hits: Sequence[int], cases: Sequence[int]) -> tuple[float, fl
     middle = p + z2 / (2 * trials)
     half = math.sqrt(z2 * (p * (1 - p) / trials + z2 / (4 * trials**2)))
     low, high = (middle - half) / (1 + z2 / trials), (middle + half) / (1 + z2 / trials)
-    low, high = min(low, _poisson(p, trials)), max(high, 1 - _poisson(1 - p, trials))
+    low, high = min(low, poisson_bound(p, trials)), max(high, 1 - poisson_bound(1 - p, trials))
     return min(max(low, 0.0), p), max(min(high, 1.0), p)

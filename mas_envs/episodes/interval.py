@@ -84,11 +84,11 @@ def bounds(x: NDArray[np.float64], pseudo: float = 1.0) -> tuple[float, float]:
     middle = p + z2 / (2 * trials)
     half = math.sqrt(z2 * (p * (1 - p) / trials + z2 / (4 * trials**2)))
     low, high = (middle - half) / (1 + z2 / trials), (middle + half) / (1 + z2 / trials)
-    low, high = min(low, _poisson(p, trials)), max(high, 1 - _poisson(1 - p, trials))
+    low, high = min(low, poisson_bound(p, trials)), max(high, 1 - poisson_bound(1 - p, trials))
     return min(max(low, 0.0), p), max(min(high, 1.0), p)
 
 
-def _poisson(p: float, trials: float) -> float:
+def poisson_bound(p: float, trials: float) -> float:
     """A lower bound for a rate p below one half seen in few events; else infinite."""
     if p >= 0.5:
         return math.inf

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import numpy as np
 import pytest
@@ -292,6 +293,34 @@ def test_math_with_the_real_grader():
     for episode in episodes:
         assert episode.reward == float(episode.turns[0].seed % 2)
     assert 40 < sum(episode.reward for episode in episodes) < 120
+
+
+class Alone(WorkflowEnv):
+    """One question, no tool."""
+
+    roles = ("a",)
+
+    def play(self, task, rng):
+        yield Ask("a_0", [Message("user", task.question)])
+        return Outcome(reward=1.0)
+
+
+def test_a_policy_that_never_waits_does_not_keep_the_reader_from_reading(virtual):
+    played = 0
+
+    class Eager:
+        async def act(self, request):
+            nonlocal played
+            played += 1
+            return mas_envs.Response(text="")
+
+    async def first():
+        playing = rollout(Alone(), Eager(), tasks_of(200), concurrency=4)
+        async with contextlib.aclosing(playing) as episodes:
+            async for _ in episodes:
+                return played
+
+    assert virtual(first()) <= 8
 
 
 def test_a_slow_reader_gets_everything(virtual):
