@@ -176,7 +176,7 @@ def trl(case: Case, size: int) -> Step:
     )
     rows, count = case.rows(), case.count // size
     args = library.GRPOConfig(
-        output_dir=tempfile.mkdtemp(),
+        output_dir=str(Path(tempfile.gettempdir()) / "nothing-is-saved"),
         per_device_train_batch_size=size,
         gradient_accumulation_steps=count,
         num_generations=8,

@@ -37,10 +37,13 @@ def can_decode(model: PreTrainedModel) -> bool:
     kinds = MODELS.get(type(base))
     if kinds is None or model.device.type != "cpu" or model.dtype != torch.float32:
         return False
-    return all(
-        (type(layer), type(layer.self_attn), type(layer.input_layernorm)) == kinds
-        for layer in base.layers
-    )
+    layer_kind, attention_kind, norm_kind = kinds
+    norms = [base.norm]
+    for layer in base.layers:
+        if (type(layer), type(layer.self_attn)) != (layer_kind, attention_kind):
+            return False
+        norms += [layer.input_layernorm, layer.post_attention_layernorm]
+    return all(type(norm) is norm_kind for norm in norms)
 
 
 def decode(

@@ -88,10 +88,10 @@ def test_the_demo_gains_what_it_promises_in_the_median_of_three_seeds(tmp_path):
 @pytest.mark.slow
 def test_shuffled_rewards_teach_nothing(tmp_path, monkeypatch):
     """The same run, but every step deals its rewards to the wrong episodes."""
-    from mas_train import loop
     from mas_train.demo.run import demo_config, run_demo
+    from mas_train.experience import gather
 
-    honest = loop.play
+    honest = gather.play
 
     async def shuffled(config, env, team, tasks, step, *more):
         episodes = await honest(config, env, team, tasks, step, *more)
@@ -101,6 +101,6 @@ def test_shuffled_rewards_teach_nothing(tmp_path, monkeypatch):
             episode.reward = reward
         return episodes
 
-    monkeypatch.setattr(loop, "play", shuffled)
+    monkeypatch.setattr(gather, "play", shuffled)
     summary = run_demo(demo_config(overrides=[f"run.dir={tmp_path}"]))
     assert summary["gain"]["correctness"] < 5
