@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from mas_envs.errors import UserError
 from mas_train.config import LoraConfig, ModelConfig, OptimizerConfig
 from mas_train.engines.hf_model import load_pretrained
 from mas_train.engines.load import local_device
@@ -113,14 +112,10 @@ def make_learner(
     """The learner of the weights at `path` and their tokenizer.
 
     An adapter's base is looked for in `bases`, and put there. `options` are those of `Learner`.
-    Raises `UserError` for a model that cannot be loaded, or an adapter over several processes.
+    Raises `UserError` for a model that cannot be loaded.
     """
     if settings.devices > 1:
-        if settings.lora is not None:
-            raise UserError(
-                f"models.{name}.devices: {settings.devices} processes train whole models only; "
-                f"remove it, or models.{name}.lora"
-            )
+        assert settings.lora is None, "the configuration refuses it"
         make = partial(load_model, path, settings.dtype, settings.revision)
         tokenizer = load_tokenizer(path, settings.revision)
         return ShardedLearner(name, make, devices=settings.devices, **options), tokenizer

@@ -367,33 +367,6 @@ def _draw(log_probs, rng):
     return int(np.argmax(log_probs + rng.gumbel(size=len(log_probs))))
 
 
-def test_bfloat16_weights_follow_a_float32_model(tiny_qwen, random_rows):
-    """Steps far below the resolution of bfloat16 (1/512 of a weight) add up all the same."""
-    settings = optimizer(lr=1e-5)
-    rows = random_rows()
-    credit = np.random.default_rng(0).normal(size=len(rows))
-    half, full = (Learner(tiny_qwen(dtype), settings) for dtype in ("bfloat16", "float32"))
-    start = [p.detach().float().clone() for p in half.parameters]
-    full.model.load_state_dict({k: v.float() for k, v in half.model.state_dict().items()})
-    for _ in range(40):
-        half.update(rows, credit, LossConfig())
-        full.update(rows, credit, LossConfig())
-    assert all(p.dtype == torch.bfloat16 for p in half.parameters)
-    moves = [
-        torch.cat([(new.detach() - old).flatten() for new, old in zip(weights, start, strict=True)])
-        for weights in (half.weights.masters, full.parameters)
-    ]
-    assert torch.nn.functional.cosine_similarity(*moves, dim=0) > 0.95
-    for parameter, master in zip(half.parameters, half.weights.masters, strict=True):
-        assert torch.equal(parameter, master.bfloat16())
-
-
-def test_a_float32_model_has_no_second_copy(tiny_qwen):
-    learner = Learner(tiny_qwen(), optimizer())
-    assert all(a is b for a, b in zip(learner.weights.masters, learner.parameters, strict=True))
-    assert learner.state_dict()["masters"] == []
-
-
 def test_changed_optimizer_settings_hold_after_a_resume(tiny_qwen):
     before = Learner(tiny_qwen(), optimizer(lr=1e-3))
     changed = Learner(tiny_qwen(), optimizer(lr=1e-4, weight_decay=0.3, betas=(0.5, 0.6)))
