@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from importlib import metadata
 from pathlib import Path
@@ -147,11 +149,48 @@ def test_the_wheel_holds_our_packages_and_no_tests(tmp_path):
     (wheel,) = (source / "dist").glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {*PACKAGES, names[-1].split("/")[0]}
+    ours = {name for name in tracked if name.split("/")[0] in PACKAGES and (ROOT / name).is_file()}
+    assert ours <= set(names), "whatever lies in our packages is shipped"
+    viewer = ("page.html", "page.css", "page.js", "chunks.js", "text.js")
     for wanted in (
         "mas_envs/prompt_sets/math/tiny.toml",
-        "mas_envs/episodes/viewer/page.html",
+        *(f"mas_envs/episodes/viewer/{name}" for name in viewer),
         "mas_train/demo/demo.yaml",
         "mas_train/demo/weights/model.safetensors",
+        "mas_train/recipes/math_qwen3_4b_shared.yaml",
         "benchmarks/suites/suites.yaml",
+        "benchmarks/suites/training.yaml",
     ):
         assert wanted in names
+    program = (
+        "from pathlib import Path; import benchmarks\n"
+        "from benchmarks.suites import suites\n"
+        "from benchmarks.suites.training import training_sets\n"
+        "from mas_envs import Episode\n"
+        "from mas_envs.episodes.viewer import ViewerFolder\n"
+        "from mas_train.recipes import recipes\n"
+        "assert Path(benchmarks.__file__).is_relative_to(Path.cwd()), benchmarks.__file__\n"
+        "with ViewerFolder(Path('page'), ['a']) as viewer:\n"
+        "    viewer.add(Episode(env={}, prompts='', task='x', sample=0, status='failed'), 'a')\n"
+        "    viewer.finish('Report')\n"
+        "print(len(suites()), len(training_sets()), len(recipes()))"
+    )
+    zipfile.ZipFile(wheel).extractall(tmp_path / "unpacked")
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path / "unpacked", env={**os.environ, "PYTHONPATH": str(tmp_path / "unpacked")},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.split() == ["19", "2", "15"]
+
+
+def test_plots_need_an_extra_without_torch_that_the_trainers_includes():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert [Requirement(text).name for text in extras["plots"]] == ["matplotlib"]
+    assert "mas-gym[plots]" in extras["train"]
+    text = (ROOT / "benchmarks/report/plots.py").read_text()
+    named = re.findall(r"mas-gym\[(\w+)\]", text)
+    assert named == ["plots"]

@@ -26,6 +26,8 @@ app = command_line(
         "mas-bench run math500 --data suites --out runs/math500 \\",
         "    --policy solver=models/solver,verifier=models/verifier",
         "mas-bench report runs/aime24",
+        "mas-bench report before=runs/before after=runs/after --out report",
+        "mas-bench compare runs/before runs/after",
         "mas-bench rescore runs/aime24 --policy strict",
         "mas-bench diagnose runs/try",
         "mas-bench credit runs/try --agent verifier --replace scripted:approve",

@@ -41,11 +41,12 @@ def fetch(
     Exit code 1 when a content is not the canonical one.
     """
     specs = {name: _spec(name) for name in names}
+    last = sorted(specs.items(), key=lambda named: named[1].name in training_sets())
     for one in specs.values():
         if one.name not in training_sets():
             note.print(f"{one.name}: licence: {one.licence}")
     right = True
-    for name, spec in specs.items():
+    for name, spec in last:  # training sets, which are held against the suites
         with stages() as told:
             found = fetch_suite(spec, to, from_hub=from_hub, endpoint=endpoint, progress=told)
         typer.echo(f"{name}: {found.path} from {found.source}")

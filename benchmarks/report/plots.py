@@ -32,6 +32,7 @@ STYLES, MARKERS = ("-", "--", "-.", ":"), "osD^vP"
 ACROSS, DPI = 3, 100  # panels in a row
 WIDTH, HEIGHT = 4.2, 3.4  # inches of a panel
 LONGEST_NAME = 40
+MISSING = "plots are left out, they need matplotlib: pip install 'mas-gym[plots]'"
 
 Curves = Mapping[str, Mapping[str, Sequence[Score]]]
 """Suite → system → pass@k for k = 1, 2, …"""
@@ -41,7 +42,7 @@ Diagnoses = Mapping[str, Mapping[str, Diagnosis]]
 
 def needs_matplotlib() -> str | None:
     """Why there are no plots, or None where there can be."""
-    return None if find_spec("matplotlib") else "plots need matplotlib: pip install matplotlib"
+    return None if find_spec("matplotlib") else MISSING
 
 
 def draw(curves: Curves, found: Diagnoses, order: Sequence[str]) -> dict[str, tuple[str, bytes]]:

@@ -2,7 +2,8 @@
 
 The split is a hash of the question as `whole` sees it: copies of a question are on one side.
 
-    dev       2 % of the hash range, for evaluation while training
+    dev       2 % of the hash range, for evaluation while training: each question once, in the order
+              of their hashes, so that the first n are a sample of all
     train     the rest
     overlap   questions that touch a benchmark (`contamination`), in neither
 """
@@ -39,8 +40,13 @@ def training_sets() -> dict[str, Suite]:
 
 def split_of(text: str) -> str:
     """ "train" or "dev", by the question's text alone."""
+    return "dev" if _place(text) / 2**64 < DEV else "train"
+
+
+def _place(text: str) -> int:
+    """Where the question's hash lies in 0 … 2^64 - 1."""
     digest = hashlib.blake2b(whole(text).encode("utf-8", "replace"), digest_size=8).digest()
-    return "dev" if int.from_bytes(digest, "big") / 2**64 < DEV else "train"
+    return int.from_bytes(digest, "big")
 
 
 def at_hand(folder: Path | None, files: Mapping[str, Path] | None = None) -> dict[str, TaskSet]:
@@ -62,10 +68,11 @@ def write_training(spec: Suite, source: Path, out: Path, benchmarks: Benchmarks)
     """Write the questions of a fetched training set as JSONL that `mas_envs.load_tasks` reads.
 
     Each row has question, answer and "split" (train, dev or overlap). Rows without a question or a
-    gold are left out. Returns how many rows each split has, and how many were "left out". Raises
-    `BadFile` when nothing remains.
+    gold are left out, and copies of a dev question. Returns how many rows each split has, and how
+    many were "left out". Raises `BadFile` when nothing remains.
     """
     counts: Counter[str] = Counter()
+    dev: dict[int, bytes] = {}
     with whole_file(out) as temporary, temporary.open("wb") as file:
         for number, row in read_rows(source):
             try:
@@ -75,9 +82,14 @@ def write_training(spec: Suite, source: Path, out: Path, benchmarks: Benchmarks)
                 continue
             touched = next(benchmarks.matches(asked, number), None) is not None
             split = "overlap" if touched else split_of(asked)
+            line = msgspec.json.encode({"question": asked, "answer": gold, "split": split}) + b"\n"
+            if split == "dev" and dev.setdefault(_place(asked), line) is not line:
+                counts["left out"] += 1
+                continue
             counts[split] += 1
-            fields = {"question": asked, "answer": gold, "split": split}
-            file.write(msgspec.json.encode(fields) + b"\n")
+            if split != "dev":
+                file.write(line)
+        file.writelines(line for _, line in sorted(dev.items()))
         if not counts["train"]:
             keys = " or ".join([*spec.question, *spec.answer])
             raise BadFile(source, f"no training question ({keys}) in {counts.total()} rows",

@@ -298,9 +298,10 @@ def test_without_matplotlib_there_is_all_but_the_plots(runs, tmp_path, monkeypat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = bench("report", runs / "a", "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    assert "note: plots need matplotlib: pip install matplotlib" in done.stderr
+    assert "note: plots are left out, they need matplotlib: pip" in done.stderr
     assert list((tmp_path / "out" / "plots").iterdir()) == []
-    assert "pip install matplotlib" in (tmp_path / "out" / "index.html").read_text("utf-8")
+    assert "mas-gym[plots]" in done.stderr
+    assert "mas-gym[plots]" in (tmp_path / "out" / "index.html").read_text("utf-8")
 
 
 def test_the_command_loads_no_torch_and_draws_nothing_unasked():

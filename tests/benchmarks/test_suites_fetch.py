@@ -3,6 +3,8 @@
 import hashlib
 import io
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,12 @@ from benchmarks.suites import fetching, fingerprint, load_suite, spec, suite, su
 from benchmarks.suites.fetching import fetch_suite
 from mas_envs.errors import UserError
 from mas_envs.tasks import load_tasks
+from mas_train import cli as mas_train_cli
+from mas_train.config import load
+from mas_train.environment import check_run_golds, make_env, run_tasks
+from mas_train.recipes import recipe, recipes
 from retrievers import RetrieverDown, RetrieverError
+from tests.end_to_end.test_docs import DOCS
 from tests.retrievers.fetch_cases import partial, until
 from tests.retrievers.test_fetch_hub import COMMIT, Hub
 
@@ -83,6 +90,10 @@ def aime(hub, monkeypatch):
 
 def bench(*args):
     return CliRunner().invoke(app, [str(arg) for arg in args])
+
+
+def trainer(*args):
+    return CliRunner().invoke(mas_train_cli.app, list(args))
 
 
 def fetched(hub, tmp_path, *args):
@@ -226,18 +237,32 @@ def test_every_suite_that_reads_a_file_says_where_to_get_it():
 ADVICE = "\nLet's think step by step and output the final answer within \\boxed{}."
 
 
-def test_the_training_set_of_the_math_recipes(hub, aime, tmp_path):
-    rows = [
+def math_rows(count):
+    """As the data set of the math recipes has them."""
+    return [
         {"prompt": [{"role": "user", "content": f"What is {i} times two?{ADVICE}"}],
          "reward_model": {"ground_truth": str(2 * i), "style": "rule"}}
-        for i in range(400)
+        for i in range(count)
     ]  # fmt: skip
+
+
+def search_rows(count):
+    """As the data set of the search recipes has them."""
+    return [
+        {"id": f"train_{i}", "question": f"who was number {i}?", "golden_answers": ["Ann", "Bo"],
+         "prompt": [{"role": "user", "content": f"Answer. Question: who was number {i}?"}],
+         "reward_model": {"ground_truth": {"target": ["Ann", "Bo"]}, "style": "rule"}}
+        for i in range(count)
+    ]  # fmt: skip
+
+
+def test_the_training_set_of_the_math_recipes(hub, aime, tmp_path):
+    rows = math_rows(400)
     leaked = json.loads(AIME.splitlines()[4])["problem"]
     rows.append(rows[0] | {"prompt": [{"role": "user", "content": leaked + ADVICE}]})
     rows.append(rows[0] | {"reward_model": {"ground_truth": "", "style": "rule"}})
     hub.files["aaabiao/dapo_filter"] = {"train.parquet": parquet(rows)}
-    assert fetched(hub, tmp_path, "aime24").exit_code == 0
-    result = fetched(hub, tmp_path, "drmas_math")
+    result = fetched(hub, tmp_path, "drmas_math", "aime24")  # held against it whatever the order
     assert result.exit_code == 0, result.output
     assert "revision unpinned" in result.stdout and "1 overlap, 1 left out" in result.stdout
     held_against = result.stderr.partition("not held against")[2]
@@ -251,16 +276,72 @@ def test_the_training_set_of_the_math_recipes(hub, aime, tmp_path):
 
 
 def test_the_training_set_of_the_search_recipes(hub, tmp_path):
-    rows = [
-        {"id": f"train_{i}", "question": f"who was number {i}?", "golden_answers": ["Ann", "Bo"],
-         "prompt": [{"role": "user", "content": f"Answer. Question: who was number {i}?"}],
-         "reward_model": {"ground_truth": {"target": ["Ann", "Bo"]}, "style": "rule"}}
-        for i in range(100)
-    ]  # fmt: skip
-    hub.files = {"PeterJinGo/nq_hotpotqa_train": {"train.parquet": parquet(rows)}}
+    hub.files = {"PeterJinGo/nq_hotpotqa_train": {"train.parquet": parquet(search_rows(100))}}
     assert fetched(hub, tmp_path, "drmas_search").exit_code == 0
     tasks = load_tasks(tmp_path / "suites" / "drmas_search_train.jsonl", split="train")
     assert tasks[0].question == "who was number 0?" and tasks[0].answer == ["Ann", "Bo"]
+
+
+def test_dev_has_each_question_once_and_its_first_ones_are_a_sample(hub, tmp_path):
+    rows = search_rows(4000)
+    hub.files = {"PeterJinGo/nq_hotpotqa_train": {"train.parquet": parquet(rows + rows[:2000])}}
+    assert fetched(hub, tmp_path, "drmas_search").exit_code == 0
+    out = tmp_path / "suites" / "drmas_search_train.jsonl"
+    train, dev = (load_tasks(out, split=split) for split in ("train", "dev"))
+    numbers = [int(task.question.removeprefix("who was number ")[:-1]) for task in dev]
+    assert len(set(numbers)) == len(numbers) and 50 < len(numbers) < 120  # 80 ± 9
+    assert len({task.question for task in train}) == 4000 - len(numbers)
+    assert len(train) == 6000 - len(numbers) - sum(number < 2000 for number in numbers)
+    first = numbers[: len(numbers) // 2]
+    late = sum(number >= 2000 for number in first)
+    assert len(first) / 4 < late < 3 * len(first) / 4, "in the file's order it would be none"
+
+
+READING = [name for name in sorted(recipes()) if "drmas_" in recipe(name).read_text("utf-8")]
+
+
+def test_what_fetch_writes_is_what_the_recipes_load(hub, aime, tmp_path, monkeypatch):
+    """With the command that the error names, in the folder where it is shown."""
+    leaked = json.loads(AIME.splitlines()[4])["problem"]
+    math = math_rows(400)
+    math.append(math[0] | {"prompt": [{"role": "user", "content": leaked + ADVICE}]})
+    hub.files |= {
+        "aaabiao/dapo_filter": {"train.parquet": parquet(math)},
+        "PeterJinGo/nq_hotpotqa_train": {"train.parquet": parquet(search_rows(400))},
+    }
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HF_ENDPOINT", hub.url)
+    assert bench("fetch", "aime24", "--to", "suites", "--endpoint", hub.url).exit_code == 0
+    for kind in ("math", "search"):
+        refused = trainer(
+            "check", f"{kind}_{'qwen3_4b' if kind == 'math' else 'qwen2.5_3b'}_shared"
+        )
+        assert refused.exit_code == 2
+        [command] = re.findall(r"`mas-bench (fetch [^`]*)`", refused.output)
+        assert bench(*command.split()).exit_code == 0
+    assert len(READING) == 13
+    for name in READING:
+        config = load(recipe(name))
+        train, dev = run_tasks(config)
+        check_run_golds(make_env(config), train, dev)
+        asked = [{task.question for task in tasks} for tasks in (train, dev)]
+        assert not asked[0] & asked[1] and len(asked[0] | asked[1]) == 400
+        assert leaked not in asked[0] | asked[1]
+        assert {len(train), len(dev)} == set(map(len, asked)) and len(dev) < 25 < len(train)
+        assert (train[0].answer == ["Ann", "Bo"]) == name.startswith("search")
+        assert trainer("check", name).exit_code == 0
+
+
+def test_a_recipe_takes_the_references_parquet_as_well(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for split in ("train", "test"):
+        rows = [row | {"extra_info": {"split": split, "index": 0}} for row in math_rows(9)]
+        (tmp_path / f"{split}.parquet").write_bytes(parquet(rows))
+    page = (DOCS / "training.md").read_text("utf-8").replace("test_sampled", "test")
+    sets = re.findall(r"--set 'tasks\.\w+={source: [^']*'", page)
+    assert len(sets) == 2
+    checked = trainer("check", "math_qwen3_4b_shared", *shlex.split(" ".join(sets)))
+    assert checked.exit_code == 0, checked.output
 
 
 def test_a_training_set_without_the_expected_columns(hub, tmp_path):

@@ -11,10 +11,13 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from benchmarks.suites import suites
+from benchmarks.suites.training import training_sets
 from mas_envs.errors import UserError
 from mas_train.advantages.presets import PRESETS, SEPARATE
 from mas_train.cli import app
-from mas_train.config import CLIPS, CorrectionConfig, EngineConfig, LossConfig, resolve
+from mas_train.config import CLIPS, CorrectionConfig, EngineConfig, LossConfig, load, resolve
+from mas_train.recipes import recipe, recipes
 
 PAGE = (Path(__file__).parents[2] / "docs" / "training.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", PAGE, re.DOTALL | re.MULTILINE)
@@ -49,7 +52,7 @@ def table(first):
 
 
 def test_every_block_is_of_a_kind_that_is_tested():
-    assert {language for language, _ in BLOCKS} == {"yaml", "sh", "python"}
+    assert {language for language, _ in BLOCKS} == {"yaml", "sh", "python", "console"}
     assert len(FRAGMENTS) >= 12 and len(PYTHON) == 2
 
 
@@ -113,6 +116,21 @@ def invoke(tmp_path, monkeypatch):
         assert done.exit_code == 0, f"{arguments}\n{done.output}\n{done.exception}"
 
     return invoke
+
+
+def test_what_needs_a_network_names_what_there_is():
+    """The options of the last one are tested in tests/benchmarks/test_suites_fetch.py."""
+    text = "\n".join(block for kind, block in BLOCKS if kind == "console")
+    lines = [shlex.split(line, comments=True) for line in re.split(r"^\$ ", text, flags=re.M)[1:]]
+    assert [line[:2] for line in lines] == [["mas-bench", "fetch"]] * 2 + [["mas-train", "run"]] * 2
+    math = [name for name, spec in suites().items() if spec.env.id == "math-v0" and not spec.tasks]
+    assert lines[0][2:] == [*math, "--to", "suites"]
+    config = load(recipe(lines[2][2]))
+    [written] = {tasks["source"] for _, tasks in config.tasks}
+    _, _, name, _, folder = lines[1]
+    assert written == f"{folder}/{name}_train.jsonl" and f"writes {written}" in text
+    assert lines[3][2] in recipes() and "drmas_search" in training_sets()
+    assert f"the first {config.eval.tasks} questions of `dev`" in PAGE
 
 
 TRAINING = ("run", "resume", "export")

@@ -159,10 +159,19 @@ def test_the_command_line_lists_them_one_a_line() -> None:
     assert all(len(line.split()) > 3 for line in lines)
 
 
-def test_check_takes_a_name_and_says_what_is_missing() -> None:
-    result = CliRunner().invoke(app, ["check", "math_qwen3_4b_shared"])
+@pytest.mark.parametrize("name", [*PAPER, *SINGLE, "search_heterogeneous"])
+def test_check_takes_a_name_and_says_what_fetches_its_tasks(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    kind = name.partition("_")[0]
+    result = CliRunner().invoke(app, ["check", name])
     assert result.exit_code == 2
-    assert "train.parquet" in result.output and "tasks.train" in result.output
+    assert f"tasks.train: suites/drmas_{kind}_train.jsonl: no such file" in result.output
+    assert f"`mas-bench fetch drmas_{kind} --to suites`" in result.output
+
+
+def test_a_wrong_name_is_refused() -> None:
     for command in ("run", "plan", "check"):
         result = CliRunner().invoke(app, [command, "math_qwen_4b_shared"])
         assert result.exit_code == 2 and "unknown recipe" in result.output
