@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import numpy as np
@@ -62,16 +59,3 @@ def _finite(log_prob: Any) -> float:
     if type(log_prob) not in (int, float) or not math.isfinite(log_prob):
         raise ValueError(f"log-prob {log_prob!r:.80}")
     return float(log_prob)
-
-
-def retry_after(headers: Mapping[str, str]) -> float:
-    """Seconds that the header `Retry-After` (a number or a date, RFC 9110) asks to wait, or 0."""
-    value = headers.get("retry-after", "")
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return 0.0
-    return max(0.0, seconds) if math.isfinite(seconds) else 0.0

@@ -8,15 +8,13 @@ import math
 import random
 import re
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.base import Request, Response
-from mas_envs.policies.chat_completion import response_of, retry_after
-from retrievers.http.connections import Connections
-
-if TYPE_CHECKING:
-    import httpx
+from mas_envs.policies.chat_completion import response_of
+from retrievers.http.answers import retry_after_s
+from retrievers.http.connections import BadURL, Connections, NoReply
 
 # vLLM, SGLang and OpenAI say "context length", llama.cpp "context size", others "context window".
 # vLLM 0.32 names `max_model_len` if `max_tokens` alone passes it, and wants "max_tokens" of "at
@@ -104,7 +102,8 @@ class HTTPPolicy:
         self._connections = Connections(
             concurrency,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else {},
-            timeout=(connect_s, read_s, read_s, None),  # connect, read, write, wait for a pool
+            connect_s=connect_s,
+            read_s=read_s,
         )
         self._random = random.Random()
 
@@ -114,11 +113,11 @@ class HTTPPolicy:
         end = None if request.deadline is None else request.deadline - time.monotonic()
         reason = ""
         try:
-            async with asyncio.timeout(end) as clock, self._connections.client() as client:
+            async with asyncio.timeout(end) as clock, self._connections.slot():
                 until = min(loop.time() + self.timeout_s, clock.when() or math.inf)
                 clock.reschedule(until)
                 for attempt in range(self.attempts):
-                    answer = await self._attempt(client, body)
+                    answer = await self._attempt(body)
                     if isinstance(answer, Response):
                         return answer
                     reason = answer.reason
@@ -150,44 +149,35 @@ class HTTPPolicy:
         }
         return {key: value for key, value in body.items() if value is not None}
 
-    async def _attempt(self, client: httpx.AsyncClient, body: dict[str, Any]) -> Response | _Fault:
-        import httpx
-
+    async def _attempt(self, body: dict[str, Any]) -> Response | _Fault:
         try:
-            async with client.stream("POST", self.url, json=body) as reply:
-                content = await self._content(reply)
-        except httpx.InvalidURL as error:
+            reply = await self._connections.post(self.url, body, MAX_BYTES)
+        except BadURL as error:
             raise UserError(f"policy URL {self._shown!r}: {error}") from None
-        except httpx.HTTPError as error:
-            return _Fault(f"{type(error).__name__} {error}".strip())
-        status, text = reply.status_code, content.decode(errors="replace")
+        except NoReply as error:
+            return _Fault(str(error))
+        if reply.content is None:
+            raise MachineryError(f"{self._shown}: an answer of more than {MAX_BYTES:,} bytes")
+        status, text = reply.status, reply.content.decode(errors="replace")
         if status in (400, 413) and _TOO_LONG.search(text):
             if _LIMITS.isdisjoint(body):
                 return Response(text="", finish_reason="overflow", model=self.model)
             # It was refused for prompt and limit together, so the room left is below the limit.
             unlimited = {key: value for key, value in body.items() if key not in _LIMITS}
-            return await self._attempt(client, unlimited)
+            return await self._attempt(unlimited)
         if status in (408, 429) or status >= 500:
-            return _Fault(f"HTTP {status} {text[:200]}", retry_after(reply.headers))
+            return _Fault(f"HTTP {status} {text[:200]}", retry_after_s(reply.headers))
         if status != 200:
             refusal = f"HTTP {status} {text[:300]}{_without(text, body)}"
             raise UserError(f"{self._shown} refused model {self.model!r}: {refusal}")
         try:
-            response = response_of(json.loads(content))
+            response = response_of(json.loads(reply.content))
         except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError,
                 ValueError) as error:  # fmt: skip
             raise MachineryError(f"{self._shown}: not a chat completion ({error!r})") from error
         if response.finish_reason in ("abort", "error"):  # vLLM paused or shut down, not the model
             return _Fault(f"the server ended the answer with {response.finish_reason!r}")
         return response
-
-    async def _content(self, reply: httpx.Response) -> bytes:
-        content = bytearray()
-        async for chunk in reply.aiter_bytes():
-            content += chunk
-            if len(content) > MAX_BYTES:
-                raise MachineryError(f"{self._shown}: an answer of more than {MAX_BYTES:,} bytes")
-        return bytes(content)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop, which does it itself when it ends."""

@@ -183,7 +183,7 @@ def _stream(client: httpx.Client, part: Part, have: int) -> Iterator[bytes]:
     try:
         with client.stream("GET", part.url, headers={"Range": f"bytes={have}-"}) as reply:
             if hub.worth_another_try(reply.status_code):
-                raise _Interrupted(f"HTTP {reply.status_code}", retry_after_s(reply))
+                raise _Interrupted(f"HTTP {reply.status_code}", retry_after_s(reply.headers))
             if reply.status_code not in (200, 206):
                 raise hub.refusal(reply.status_code, hub.shown(part.url))
             # 200: the server knows no ranges and sends all, of which the first bytes are here.

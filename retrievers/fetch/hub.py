@@ -122,7 +122,7 @@ def _asked(url: str, hub: str, what: str) -> httpx.Response:
                 reply = connection.get(url, params={"blobs": "true"})
                 if reply.status_code == 200:
                     return reply
-                failure, wish_s = refusal(reply.status_code, what), retry_after_s(reply)
+                failure, wish_s = refusal(reply.status_code, what), retry_after_s(reply.headers)
                 if not worth_another_try(reply.status_code):
                     raise failure
             except (httpx.InvalidURL, httpx.UnsupportedProtocol, UnicodeError) as error:

@@ -6,14 +6,12 @@ import hashlib
 import json
 import math
 import time
+from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from retrievers.base import Passage, RetrieverDown, well_formed
 from retrievers.corpora.files import split_title
-
-if TYPE_CHECKING:
-    import httpx
 
 _PADDING = -3e38  # faiss fills up a list with the lowest float32
 
@@ -72,12 +70,14 @@ def _hit(row: Any) -> Passage:
         raise RetrieverDown(f"score {score!r:.40} is too large") from None
 
 
-def retry_after_s(reply: httpx.Response) -> float:
-    """The seconds that the server asks to be left alone for (Retry-After); 0 if it does not."""
-    wish = reply.headers.get("Retry-After", "").strip()
-    if wish.isascii() and wish.isdigit():
-        return float(wish)
+def retry_after_s(headers: Mapping[str, str]) -> float:
+    """Seconds that `Retry-After` (a number or a date, RFC 9110) asks to wait; 0 if it does not."""
+    wish = headers.get("Retry-After", "").strip()
     try:
-        return max(0.0, parsedate_to_datetime(wish).timestamp() - time.time())
-    except (ValueError, TypeError, OverflowError):
-        return 0.0
+        seconds = float(wish)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(wish).timestamp() - time.time()
+        except (ValueError, TypeError, OverflowError):
+            return 0.0
+    return max(0.0, seconds)  # 0 for NaN

@@ -9,15 +9,12 @@ import re
 import threading
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from retrievers.base import Passage, RetrieverDown, RetrieverError, check_request, well_formed
 from retrievers.http.addresses import REST_S, Address, Addresses
 from retrievers.http.answers import excerpt, read_answer, retry_after_s
-from retrievers.http.connections import Connections
-
-if TYPE_CHECKING:
-    import httpx
+from retrievers.http.connections import BadURL, Connections, NoReply
 
 MAX_BYTES = 2**26  # of one answer, decompressed; 2,000 queries x 3 passages take about 6 MB
 PAUSE_S, MAX_PAUSE_S = 0.5, 2.0  # the first; it doubles, for a server may be starting
@@ -70,7 +67,7 @@ class HTTPRetriever:
             raise RetrieverError(f"attempts must be an integer >= 1, got {attempts!r}")
         self.timeout_s, self.attempts = timeout_s, attempts
         self._one_by_one = False
-        self._connections = Connections(IN_FLIGHT, timeout=None)
+        self._connections = Connections(IN_FLIGHT)
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`asearch` for callers without an event loop."""
@@ -111,8 +108,8 @@ class HTTPRetriever:
             async with asyncio.timeout_at(deadline):
                 for number in range(1, self.attempts + 1):
                     before = len(faults)
-                    async with self._connections.client() as client:
-                        if answer := await self._ask_all(client, body, deadline, faults):
+                    async with self._connections.slot():
+                        if answer := await self._ask_all(body, deadline, faults):
                             return answer
                     pause = (
                         min(PAUSE_S * 2 ** (number - 1), MAX_PAUSE_S) * (1 + _jitter.random()) / 2
@@ -129,7 +126,7 @@ class HTTPRetriever:
         raise _down(last.address, f"{last.what} (attempt {number} of {self.attempts})")
 
     async def _ask_all(
-        self, client: httpx.AsyncClient, body: dict[str, Any], deadline: float, faults: list[_Fault]
+        self, body: dict[str, Any], deadline: float, faults: list[_Fault]
     ) -> _Answer | None:
         """Ask one server after the other until one answers; what the others did is a fault."""
         order, loop = self._addresses.in_order(), asyncio.get_running_loop()
@@ -138,7 +135,7 @@ class HTTPRetriever:
             share = (deadline - loop.time()) / left
             try:
                 async with asyncio.timeout(share if left > 1 else None):
-                    outcome = await _ask(client, address, body)
+                    outcome = await self._ask(address, body)
             except TimeoutError:
                 outcome = _Fault(address, f"no answer within {share:.3g} s", 0.0)
             except RetrieverDown as error:
@@ -151,6 +148,21 @@ class HTTPRetriever:
             address.fails(min(outcome.wish_s or REST_S, MAX_REST_S))
             faults.append(outcome)
         return None
+
+    async def _ask(self, address: Address, body: dict[str, Any]) -> _Answer | _Fault:
+        try:
+            reply = await self._connections.post(address.url, body, MAX_BYTES)
+        except NoReply as error:
+            return _Fault(address, str(error), 0.0)
+        except BadURL as error:
+            raise RetrieverError(f"retriever URL {address.shown}: {error}") from None
+        if reply.content is None:
+            raise RetrieverDown(f"an answer of more than {MAX_BYTES:,} bytes")
+        if reply.status not in (408, 429) and reply.status < 500:
+            digest = reply.headers.get(DIGEST, "")
+            return _read(address, reply.status, reply.content, body, digest)
+        fault = f"HTTP {reply.status} {excerpt(reply.content)}"
+        return _Fault(address, fault, retry_after_s(reply.headers))
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; a later search opens new ones.
@@ -174,27 +186,6 @@ class HTTPRetriever:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-async def _ask(
-    client: httpx.AsyncClient, address: Address, body: dict[str, Any]
-) -> _Answer | _Fault:
-    import httpx
-
-    content = bytearray()
-    try:
-        async with client.stream("POST", address.url, json=body) as reply:
-            async for chunk in reply.aiter_bytes():
-                content += chunk
-                if len(content) > MAX_BYTES:
-                    raise RetrieverDown(f"an answer of more than {MAX_BYTES:,} bytes")
-    except httpx.HTTPError as error:
-        return _Fault(address, f"{type(error).__name__} {error}".rstrip(), 0.0)
-    if reply.status_code not in (408, 429) and reply.status_code < 500:
-        digest = reply.headers.get(DIGEST, "")
-        return _read(address, reply.status_code, bytes(content), body, digest)
-    fault = f"HTTP {reply.status_code} {excerpt(bytes(content))}"
-    return _Fault(address, fault, retry_after_s(reply))
 
 
 def _read(

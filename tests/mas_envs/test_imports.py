@@ -10,7 +10,7 @@ import pytest
 
 HEAVY = [
     "torch", "sympy", "numba", "pydantic", "transformers", "httpx", "math_verify", "scipy",
-    "pandas",
+    "aiohttp", "pandas",
     "mpmath", "pyarrow", "ray", "vllm", "rich", "typer", "mas_train", "benchmarks", "leaderboard",
     "matplotlib", "pygame",
 ]  # fmt: skip

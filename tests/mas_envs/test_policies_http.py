@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import warnings
 
 import msgspec
@@ -227,6 +228,32 @@ def test_a_password_in_the_url_is_not_shown(server):
             asyncio.run(HTTPPolicy(url, "m").act(REQUEST))
         assert "secret" not in str(caught.value)
     assert server.requests[0][1]["Authorization"].startswith("Basic ")
+
+
+def test_a_password_and_a_key_are_one_too_many(server):
+    policy = HTTPPolicy(server.url.replace("//", "//me:secret@"), "m", api_key="sk-hidden")
+    with pytest.raises(UserError, match=r"policy URL 'http://127.*AUTHORIZATION") as caught:
+        asyncio.run(policy.act(REQUEST))
+    assert not {"secret", "sk-hidden"} & {*re.split(r"\W", str(caught.value))}
+    assert server.requests == []
+
+
+def test_the_proxy_of_the_environment_is_asked(server, monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, server.url.removesuffix("/v1"))
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.setenv(name, "127.0.0.1")
+    for asked in ("http://model.invalid/v1", server.url):
+        assert asyncio.run(HTTPPolicy(asked, "m").act(REQUEST)).text == "hello"
+    paths = [path for path, _, _ in server.requests]
+    assert paths == ["http://model.invalid/v1/chat/completions", "/v1/chat/completions"]
+
+
+def test_a_proxy_that_cannot_be_asked(monkeypatch):
+    for name in ("HTTP_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "socks5://localhost:1080")
+    with pytest.raises(UserError, match="socks5"):
+        asyncio.run(HTTPPolicy("http://other.invalid/v1", "m").act(REQUEST))
 
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "", "127.0.0.1"])

