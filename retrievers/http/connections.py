@@ -51,9 +51,8 @@ class Connections:
         connect_s: float | None = None,
         read_s: float | None = None,
     ) -> None:
-        self._headers = {"Content-Type": "application/json", **(headers or {})}
-        self._timeouts = connect_s, read_s
-        self._loops = PerEventLoop(lambda: _OfLoop(number))
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        self._loops = PerEventLoop(functools.partial(_OfLoop, number, sent, connect_s, read_s))
 
     def slot(self) -> asyncio.Semaphore:
         """To be held (`async with`) while a request is under way, its further attempts included."""
@@ -66,7 +65,7 @@ class Connections:
         """
         import aiohttp  # here: a tenth of a second
 
-        session, content = self._session(), bytearray()
+        session, content = self._loops.here().session, bytearray()
         sent = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
         try:
             async with session.post(
@@ -77,24 +76,11 @@ class Connections:
                     if len(content) > max_bytes:
                         return Reply(reply.status, reply.headers, None)
             return Reply(reply.status, reply.headers, bytes(content))
-        except ValueError as error:  # of the URL, its password besides a key, or the proxy
+        except (ValueError, aiohttp.NonHttpUrlClientError) as error:
+            # of the URL, of a password in it besides a key, of the proxy
             raise BadURL(f"{type(error).__name__} {error}") from None
         except (aiohttp.ClientError, OSError) as error:
             raise NoReply(" ".join(f"{type(error).__name__} {error}".split())) from error
-
-    def _session(self) -> aiohttp.ClientSession:
-        import aiohttp
-
-        ours = self._loops.here()
-        if ours.session is None:
-            connect_s, read_s = self._timeouts
-            ours.session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ssl=_trusted()),  # the slots are the limit
-                cookie_jar=aiohttp.DummyCookieJar(),  # one would tie us to a server of several
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=read_s),
-                headers=self._headers,
-            )
-        return ours.session
 
     async def aclose(self) -> None:
         """Close those of the running event loop; a later request opens new ones."""
@@ -104,22 +90,35 @@ class Connections:
 
 
 class _OfLoop:
-    """What belongs to one event loop."""
+    """What belongs to one event loop, the running one."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        headers: Mapping[str, str],
+        connect_s: float | None,
+        read_s: float | None,
+    ) -> None:
+        import aiohttp
+
         self.slots = asyncio.Semaphore(number)
-        self.session: aiohttp.ClientSession | None = None
-        self.guard = self._closing()
+        self.session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ssl=_trusted()),  # the slots are the limit
+            cookie_jar=aiohttp.DummyCookieJar(),  # one would tie us to a server of several
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=read_s),
+            headers=headers,
+        )
+        self.guard = _closing(self.session)
         with contextlib.suppress(StopIteration):  # begin it: it yields at once
             self.guard.__anext__().__await__().send(None)
 
-    async def _closing(self) -> AsyncGenerator[None, None]:
-        """Closes the session at its end. A loop that ends also ends the generators begun in it."""
-        try:
-            yield
-        finally:
-            if self.session is not None:
-                await self.session.close()
+
+async def _closing(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]:
+    """Closes the session at its end. A loop that ends also ends the generators begun in it."""
+    try:
+        yield
+    finally:
+        await session.close()
 
 
 @functools.cache

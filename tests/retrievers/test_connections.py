@@ -1,4 +1,4 @@
-"""One connection for each request in flight, closed by the event loop that it belongs to."""
+"""Slots for requests in flight; connections are kept, and closed by the loop they belong to."""
 
 from __future__ import annotations
 
@@ -8,110 +8,130 @@ import threading
 
 import pytest
 
-from retrievers.http.connections import Connections
+from retrievers.http.connections import BadURL, Connections, NoReply
 
 
-def connections(number=4):
-    return Connections(number, timeout=None)
-
-
-def test_no_more_than_the_number_and_nobody_shares():
-    most, using = 0, []
+def test_no_more_slots_than_the_number():
+    most = using = 0
 
     async def use(shared):
-        nonlocal most
-        async with shared.client() as client:
-            assert client not in using
-            using.append(client)
-            most = max(most, len(using))
+        nonlocal most, using
+        async with shared.slot():
+            using += 1
+            most = max(most, using)
             await asyncio.sleep(0.001)
-            using.remove(client)
-        return client
+            using -= 1
 
     async def many(number, tasks):
-        shared = connections(number)
-        return await asyncio.gather(*(use(shared) for _ in range(tasks)))
+        shared = Connections(number)
+        await asyncio.gather(*(use(shared) for _ in range(tasks)))
 
     for number, tasks in ((1, 5), (4, 30), (64, 20)):
         most = 0
-        assert len(set(asyncio.run(many(number, tasks)))) == most == min(number, tasks)
-
-
-def test_the_last_one_used_is_used_again():
-    async def one_by_one():
-        shared = connections()
-        seen = []
-        for _ in range(5):
-            async with shared.client() as client:
-                seen.append(client)
-        return seen
-
-    assert len(set(asyncio.run(one_by_one()))) == 1
+        asyncio.run(many(number, tasks))
+        assert most == min(number, tasks)
 
 
 def test_a_slot_is_given_back_whatever_happens():
     async def all_kinds():
-        shared = connections(1)
+        shared = Connections(1)
         with pytest.raises(KeyError):
-            async with shared.client():
+            async with shared.slot():
                 raise KeyError
 
         async def for_ever():
-            async with shared.client():
+            async with shared.slot():
                 await asyncio.sleep(1e6)
 
         for _ in range(2):
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(for_ever(), 0.01)
-        async with asyncio.timeout(5), shared.client() as client:
-            return client.is_closed
+        async with asyncio.timeout(5), shared.slot():
+            return True
 
-    assert not asyncio.run(all_kinds())
+    assert asyncio.run(all_kinds())
 
 
-async def some_client(shared):
-    async with shared.client() as client:
-        return client
+def test_one_after_the_other_shares_a_connection_and_many_at_once_have_their_own(serve):
+    everybody = threading.Barrier(8)
+
+    def script(number, body):
+        if number > 5:
+            everybody.wait(20)
+        return 200, body, {}
+
+    server = serve(script)
+
+    async def main():
+        shared = Connections(8)
+        for n in range(5):
+            reply = await shared.post(server.url, {"n": n, "text": "é 中 \ud800"}, 1000)
+            assert reply.status == 200 and f'"n": {n}'.encode() in reply.content
+        assert len(server.open) == 1
+        await asyncio.gather(*(shared.post(server.url, {}, 1000) for _ in range(8)))
+        assert len(server.open) == 8
+
+    asyncio.run(main())
+
+
+def test_what_is_too_long_what_breaks_and_what_is_no_url(serve):
+    long = serve(lambda number, body: (200, b"x" * 101, {}))
+    cut = serve(lambda number, body: (None, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", {}))
+
+    async def main():
+        shared = Connections(1)
+        assert (await shared.post(long.url, {}, 100)).content is None
+        assert (await shared.post(long.url, {}, 101)).content == b"x" * 101
+        with pytest.raises(NoReply, match=r"^ClientPayloadError "):
+            await shared.post(cut.url, {}, 100)
+        for url in ("http://a:b:c", "http://", "nothing", "http://h:99999/", "file:///etc/hosts"):
+            with pytest.raises(BadURL):
+                await shared.post(url, {}, 100)
+
+    asyncio.run(main())
+
+
+async def some_session(shared):
+    return shared._loops.here().session
 
 
 def test_one_for_each_loop_closed_when_the_loop_ends():
-    shared = connections()
-    clients = [asyncio.run(some_client(shared)) for _ in range(3)]
+    shared = Connections(4)
+    sessions = [asyncio.run(some_session(shared)) for _ in range(3)]
     threads = [
-        threading.Thread(target=lambda: clients.append(asyncio.run(some_client(shared))))
+        threading.Thread(target=lambda: sessions.append(asyncio.run(some_session(shared))))
         for _ in range(3)
     ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(clients)) == 6
-    assert all(client.is_closed for client in clients)
+    assert len(set(sessions)) == 6
+    assert all(session.closed for session in sessions)
 
 
 def test_a_loop_whose_main_task_fails_closes_too():
-    shared, seen = connections(), []
+    shared, seen = Connections(4), []
 
     async def fails():
-        async with shared.client() as client:
-            seen.append(client)
-            raise KeyError
+        seen.append(await some_session(shared))
+        raise KeyError
 
     with pytest.raises(KeyError):
         asyncio.run(fails())
-    assert seen[0].is_closed
+    assert seen[0].closed
 
 
 def test_closed_by_hand_another_is_made():
     async def twice():
-        shared = connections()
+        shared = Connections(4)
         await shared.aclose()
-        first = await some_client(shared)
-        assert not first.is_closed
+        first = await some_session(shared)
+        assert not first.closed
         await shared.aclose()
-        assert first.is_closed
+        assert first.closed
         await shared.aclose()
-        return first, await some_client(shared)
+        return first, await some_session(shared)
 
     first, second = asyncio.run(twice())
     assert first is not second
@@ -121,10 +141,10 @@ def test_forgotten_in_a_loop_that_goes_on():
     """Its last user is gone: a notebook's loop never ends."""
 
     async def main():
-        client = await some_client(connections())
+        session = await some_session(Connections(4))
         gc.collect()
         for _ in range(10):
             await asyncio.sleep(0)
-        return client.is_closed
+        return session.closed
 
     assert asyncio.run(main())
