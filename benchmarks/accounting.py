@@ -1,7 +1,8 @@
 """What a run used: calls, tokens and seconds of every agent, and what that costs.
 
-Counted are the turns of every stored episode, those of failed and of repeated ones too: they were
-played. A request that got no answer is in no episode and is not counted.
+Counted are the turns of every stored episode, those of failed and of repeated ones too, since a
+cost includes them. (`benchmarks.diagnostics` counts those of finished episodes only, to say what an
+episode takes.) A request that got no answer is in no episode and is not counted.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from mas_envs.episodes.schema import Episode, Turn
 from mas_envs.errors import BadFile
 
 MILLION = 1_000_000
+COUNTED = "all stored turns, of failed and of repeated episodes too"
 
 
 class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,23 +97,26 @@ class Usage:
         self._calls: dict[str, dict[str, _Calls]] = {}
 
     def add(self, episode: Episode) -> None:
-        """Count an episode's turns. A fork repeats what was paid for and is left out."""
+        """Count an episode's turns; of a fork only those from its decision on, as it repeats the
+        others, which were paid for. (One that does not tell its decision is left out.)
+        """
+        failed, start = episode.status != "done", 0
         if "fork" in episode.provenance:
-            return
-        failed = episode.status != "done"
-        for turn in episode.turns:
+            start = int(episode.provenance.get("decision", len(episode.events)))
+        for turn in (turn for turn in episode.turns if turn.index >= start):
             models = self._calls.setdefault(turn.agent, {})
             if (calls := models.get(turn.model)) is None:
                 calls = models[turn.model] = _Calls()
             calls.add(turn, failed)
 
     def summary(self, prices: Prices | None = None) -> dict[str, Any]:
-        """{"agents": {agent: {…}}, "cost_usd", "unpriced", "prices"}, ready for JSON.
+        """{"counted", "agents": {agent: {…}}, "cost_usd", "unpriced", "prices"}, ready for JSON.
 
-        Of an agent: the counts of calls (`failed_calls` in episodes that failed, `truncated` at
-        max_tokens, `uncounted` without token counts from the server), tokens, `models`,
-        `seconds` from asking to the answer (of agents that are asked in parallel: to the last
-        answer; retries and waits included) as total, mean, median, p95 and max, and `cost_usd`.
+        "counted" says in words which calls are. Of an agent: the counts of calls (`failed_calls` in
+        episodes that failed, `truncated` at max_tokens, `uncounted` without token counts from the
+        server), tokens, `models`, `seconds` from asking to the answer (of agents that are asked in
+        parallel: to the last answer; retries and waits included) as total, mean, median, p95 and
+        max, and `cost_usd`.
         A cost is None without a price table, where a model (listed in "unpriced") is not in it,
         and where tokens were not counted.
         """
@@ -119,6 +124,7 @@ class Usage:
         models = {model for each in self._calls.values() for model in each}
         priced = prices or {}
         return {
+            "counted": COUNTED,
             "agents": agents,
             "cost_usd": _total([each["cost_usd"] for each in agents.values()]),
             "unpriced": sorted(models - priced.keys()) if prices is not None else [],

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.prompt_copies import without_folders
 from benchmarks.suites import check_blind, suite
 from benchmarks.trained import Trained
 from mas_envs.by_name import by_name
@@ -92,11 +93,17 @@ def environment(name: str, tasks: TaskSet, flags: Flags) -> WorkflowEnv:
     if recorded["tasks"].get("source") == "suite":
         recorded["tasks"]["name"] = Path(recorded["tasks"]["name"]).name  # of FILE.yaml#NAME
     if flags.prompts is not None:
-        recorded["prompts"] = _without_folders(flags.prompts)
+        recorded["prompts"] = without_folders(flags.prompts)
+    made.spec = replace(made.spec, kwargs=of_any_machine(recorded))
+    return made
+
+
+def of_any_machine(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments as a run records them: of an index of this machine only its name."""
+    recorded = dict(kwargs)
     if ":" not in (corpus := str(recorded.get("retriever", ":"))):
         recorded["retriever"] = Path(corpus).name
-    made.spec = replace(made.spec, kwargs=recorded)
-    return made
+    return recorded
 
 
 def _suite_arguments(name: str, flags: Flags, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,9 +125,3 @@ def _suite_arguments(name: str, flags: Flags, given: Mapping[str, Any]) -> dict[
             raise UserError(f"suite {name!r} needs --env-arg {key}=…; the default is made for "
                             f"other questions (mas-envs show {default.id})")  # fmt: skip
     return args
-
-
-def _without_folders(prompts: str) -> str:
-    """A prompt set's file, or those of `role=FILE,…`, without the folders of this machine."""
-    pairs = (part.rpartition("=") for part in prompts.split(","))
-    return ",".join(f"{agent}{equals}{Path(path).name}" for agent, equals, path in pairs)

@@ -11,6 +11,7 @@ cores; team reward, grade, info and the turns' own rewards follow from that as `
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.prompt_copies import PATTERN, copied_prompts
 from benchmarks.provenance import revision, versions
 from benchmarks.regrading import regraded
 from benchmarks.run_folder import Run, RunSession, Settings, Stored
@@ -29,8 +31,6 @@ from mas_envs.episodes.store import EpisodeWriter, read_episodes
 from mas_envs.errors import UserError
 from mas_envs.registration import make
 from mas_envs.workflow import WorkflowEnv
-
-PROMPTS = "prompts.toml"  # of a run with prompts of its own
 
 
 class Change(msgspec.Struct, kw_only=True):
@@ -70,19 +70,24 @@ def grading_environment(stored: Stored, settings: Settings) -> WorkflowEnv:
 
     Raises `UserError`, also for a grading that the environment does not have.
     """
-    left_out = ("tasks", "retriever", "prompts")
+    left_out = ("tasks", "retriever")
     kwargs = {key: v for key, v in settings.env.get("kwargs", {}).items() if key not in left_out}
-    # What agents are shown is kept as it is recorded, so any prompts do where these are gone.
-    if (stored.folder / PROMPTS).is_file():
-        kwargs["prompts"] = str(stored.folder / PROMPTS)
     try:
-        env: WorkflowEnv = make(settings.env["id"], **kwargs)
+        env = _made(stored, settings.env["id"], kwargs)
     except UserError as error:
         raise UserError(f"{stored.folder}: {settings.env['id']} cannot be made: {error}") from None
     if "grade" not in env.tools:
         raise UserError(f"{stored.folder}: {settings.env['id']} has no tool 'grade', so nothing in "
                         "it can be graded again")  # fmt: skip
     return env
+
+
+def _made(stored: Stored, name: str, kwargs: dict[str, Any]) -> WorkflowEnv:
+    if (recorded := kwargs.pop("prompts", None)) is not None:
+        with contextlib.suppress(UserError), copied_prompts(stored.folder, recorded) as prompts:
+            return make(name, **kwargs, prompts=prompts)
+    # What agents are shown is kept as it is recorded, so any prompts do where these are gone.
+    return make(name, **kwargs)
 
 
 def rescore(
@@ -112,8 +117,8 @@ def rescore(
                 if change is not None:
                     changes.write(msgspec.json.encode(change) + b"\n")
                 yield counts, change
-        if (stored.folder / PROMPTS).is_file():
-            shutil.copyfile(stored.folder / PROMPTS, partial / PROMPTS)
+        for prompts in stored.folder.glob(PATTERN):
+            shutil.copyfile(prompts, partial / prompts.name)
         _record(stored, partial, settings, counts)
         partial.rename(out)
     finally:

@@ -34,7 +34,7 @@ from mas_envs.files import lock_folder, whole_file
 RUN_SCHEMA = 1
 
 
-class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """All that decides a result. `suite` has name, sha256 (of the content), file_sha256, rows."""
 
     suite: dict[str, Any]
@@ -45,6 +45,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     sampling: Sampling
     k: int
     seed: int
+    credit: dict[str, Any] | None = None
+    """Of a folder that `mas-bench credit` wrote, whose episodes replay those of another run."""
 
 
 class RunSession(msgspec.Struct, kw_only=True):
@@ -140,7 +142,15 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_run(folder: Path) -> Stored:
-    """The run in a folder. Raises `BadFile`."""
+    """The run in a folder. Raises `BadFile`, also for the replays of `mas-bench credit`."""
+    stored = _read(folder)
+    if stored.settings.credit is not None:
+        fix = "give the folder of the run; credit.json has their result"
+        raise BadFile(folder / "run.json", "the replays of mas-bench credit, not a run", fix=fix)
+    return stored
+
+
+def _read(folder: Path) -> Stored:
     path = folder / "run.json"
     try:
         run = msgspec.json.decode(path.read_bytes(), type=Run)
@@ -163,7 +173,10 @@ def open_run(folder: Path, settings: Settings) -> Iterator[Stored]:
     """
     stored = Stored(folder, Run(settings=settings))
     if (folder / "run.json").exists():
-        before = read_run(folder)
+        before = _read(folder)
+        if (before.settings.credit is None) != (settings.credit is None):
+            holds = "a run" if before.settings.credit is None else "replays of mas-bench credit"
+            raise UserError(f"--out {folder}: holds {holds}; give another folder")
         if any(True for _ in index_rows(folder / "episodes")):
             _check_same(folder, msgspec.to_builtins(before.settings), msgspec.to_builtins(settings))
             stored = before

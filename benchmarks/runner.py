@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 from benchmarks.run_folder import Stored
 from benchmarks.samples import Samples
@@ -36,7 +38,7 @@ async def play(
     `asyncio.CancelledError`; whatever was played before is stored.
     """
     done = stored.done()
-    with EpisodeWriter(stored.folder / "episodes", tokens="none") as writer:
+    async with writing(stored.folder) as writer:
 
         def keep(episode: Episode) -> None:
             if episode.status == "done" and episode.grade is None:
@@ -47,15 +49,22 @@ async def play(
                 done.add(episode.task, episode.sample)
             on_episode(episode)
 
+        for attempt in range(TRIES):
+            try:
+                if not await _play_rest(stored, env, policies, tasks, concurrency, done, keep):
+                    break
+            except TooManyFailures:
+                if attempt == 0:
+                    raise
+
+
+@asynccontextmanager
+async def writing(folder: Path) -> AsyncIterator[EpisodeWriter]:
+    """The writer of a run's episodes, flushed every `FLUSH_S`."""
+    with EpisodeWriter(folder / "episodes", tokens="none") as writer:
         flusher = asyncio.create_task(_flush_now_and_then(writer))
         try:
-            for attempt in range(TRIES):
-                try:
-                    if not await _play_rest(stored, env, policies, tasks, concurrency, done, keep):
-                        break
-                except TooManyFailures:
-                    if attempt == 0:
-                        raise
+            yield writer
         finally:
             flusher.cancel()
 

@@ -62,29 +62,42 @@ class _Grade(msgspec.Struct):
     correct: bool | None
 
 
-class _Line(msgspec.Struct):
+class Line(msgspec.Struct):
+    """What is read of a stored episode where only its verdict counts."""
+
+    sample: int
     status: str
     grade: _Grade | None
     provenance: dict[str, str]
 
+    @property
+    def correct(self) -> bool | None:
+        """None where it is undecided."""
+        return self.grade.correct if self.grade else None
 
-def verdicts(folder: Path) -> Counter[str]:
-    """How many finished episodes are "right", "wrong" and "undecided"; skips all but the grades.
+
+def lines(folder: Path) -> Iterator[Line]:
+    """The stored episodes of a folder, without their conversations.
 
     Raises `BadFile` for a damaged file; a torn last frame is left out.
     """
-    found: Counter[str] = Counter()
-    decode = msgspec.json.Decoder(_Line).decode
+    decode = msgspec.json.Decoder(Line).decode
     for shard in shards(folder):
         for _, _, content in frames(shard):
             for text in content.splitlines():
                 try:
-                    line = decode(text)
+                    yield decode(text)
                 except msgspec.MsgspecError as error:
                     raise BadFile(shard, f"malformed episode: {error}") from None
-                if line.status == "done" and "fork" not in line.provenance:
-                    found[verdict(line.grade.correct if line.grade else None)] += 1
-    return found
+
+
+def verdicts(folder: Path) -> Counter[str]:
+    """How many finished episodes are "right", "wrong" and "undecided". Raises as `lines` does."""
+    return Counter(
+        verdict(line.correct)
+        for line in lines(folder)
+        if line.status == "done" and "fork" not in line.provenance
+    )
 
 
 def verdict(correct: bool | None) -> str:

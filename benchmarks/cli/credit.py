@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.accounting import Usage
 from benchmarks.cli.notes import counted, note
+from benchmarks.cli.usage import print_usage
 from benchmarks.diagnostics.credit import Credit
 from benchmarks.diagnostics.credit import credit as credit_of
 from benchmarks.diagnostics.references import REFERENCES
 from benchmarks.diagnostics.replaying import RESAMPLE, stored_environment, with_reference
+from benchmarks.diagnostics.replays import stored_replays
 from benchmarks.metrics import Score
 from benchmarks.policies import Source, Team
-from benchmarks.run_folder import Stored, read_run, write_json
+from benchmarks.run_folder import Settings, Stored, open_run, read_run, write_json
+from benchmarks.runner import writing
 from mas_envs.console import key_values, progress
 from mas_envs.episodes.schema import Episode
+from mas_envs.episodes.store import read_episodes
 from mas_envs.errors import BadFile
 from mas_envs.workflow import WorkflowEnv
 
@@ -37,6 +44,13 @@ def credit(
             "policy once more (a control, whose difference is chance)."
         ),
     ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder of the replays; DIR/credit/AGENT-POLICY by default. The same command "
+            "continues it."
+        ),
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(help="Who plays the others, as for `run`; default: who played the run."),
@@ -64,7 +78,7 @@ def credit(
     """What the team's avg owes to one agent: its part played again by a reference policy.
 
     Each episode is replayed up to the agent's first decision and played on from there with the
-    reference in its place, the other agents as they were. Nothing is stored but the result.
+    reference in its place, the other agents as they were. Interrupted? The same command continues.
     """
     if json is not None and not json.parent.is_dir():
         raise BadFile(json, "its folder does not exist", fix="create it, or give another file")
@@ -74,42 +88,106 @@ def credit(
     chosen, warnings = with_reference(stored, env, agent, replace, policy or (), source)
     for warning in warnings:
         note.print(f"warning: {warning}")
-    episodes = stored.episodes() if limit is None else _of_first(limit, stored.episodes())
-    plays = len(stored.done()) * draws
-    if limit is not None:
-        plays = min(plays, limit * stored.settings.k * draws)
-    found = asyncio.run(
-        _play(stored, env, chosen, episodes, agent, draws, seed, concurrency, plays)
-    )
+    settings = _settings(stored, env, chosen, agent, replace, draws, limit, seed)
+    out = folder / "credit" / _name(agent, replace) if out is None else out
+    with open_run(out, settings) as replayed:
+        found = _play(stored, replayed, env, chosen, concurrency)
+    usage = Usage()
+    for episode in read_episodes(out / "episodes"):
+        usage.add(episode)
+    result = found.to_json() | {"replace": replace, "usage": usage.summary()}
+    for path in (out / "credit.json", *([json] if json else [])):
+        write_json(path, result)
     Console().print(_table(found, replace))
+    print_usage(result["usage"], "the replays' calls, of failed ones too")
     for reason, count in found.left_out.items():
         note.print(f"left out: {counted(count, 'episode')} ({reason})")
-    if json is not None:
-        write_json(json, found.to_json() | {"replace": replace})
-        note.print(f"credit: {json}")
+    if "replay failed" in found.left_out:
+        note.print("the same command plays again what failed")
+    note.print(f"credit: {json or out / 'credit.json'}")
 
 
-async def _play(
+def _settings(
     stored: Stored,
     env: WorkflowEnv,
     chosen: Team,
-    episodes: Iterable[Episode],
     agent: str,
+    replace: str,
     draws: int,
+    limit: int | None,
     seed: int,
-    concurrency: int,
-    plays: int,
+) -> Settings:
+    """The run's settings, with all that decides the replays."""
+    run = stored.settings
+    return msgspec.structs.replace(
+        run,
+        questions=run.questions if limit is None else min(limit, run.questions),
+        env=env.spec.to_dict(),
+        policies=chosen.records,
+        seed=seed,
+        credit={
+            "agent": agent,
+            "replace": replace,
+            "draws": draws,
+            "run": {"policies": run.policies, "seed": run.seed},
+        },
+    )
+
+
+def _name(agent: str, replace: str) -> str:
+    """`verifier-approve`: what a folder of replays is called."""
+    policy = re.sub(r"[^\w.-]+", "_", replace.removeprefix("scripted:")).strip("_.")
+    return f"{agent}-{policy[-60:]}"
+
+
+def _play(
+    stored: Stored, replayed: Stored, env: WorkflowEnv, chosen: Team, concurrency: int
 ) -> Credit:
+    """Play the replays that are missing, with a bar. Ctrl-C ends with how to go on."""
+    settings, credit = replayed.settings, replayed.settings.credit
+    assert credit is not None
+    agent, draws, folder = credit["agent"], credit["draws"], replayed.folder / "episodes"
+    replays = stored_replays(folder)
+    failed: set[tuple[str, int]] = set()
+    episodes: Iterable[Episode] = stored.episodes()
+    total = len(stored.done()) * draws
+    if settings.questions < stored.settings.questions:
+        episodes = _of_first(settings.questions, episodes)
+        total = min(total, settings.questions * settings.k * draws)
+
+    def pass_over() -> None:
+        bar.total -= draws
+        bar.advance(0)
+
+    async def whole() -> Credit:
+        try:
+            async with writing(replayed.folder) as writer:
+
+                def keep(episode: Episode) -> None:
+                    writer.add(episode)
+                    place = (episode.provenance["fork"], episode.sample)
+                    done = episode.status == "done"
+                    (failed.discard if done else failed.add)(place)
+                    bar.advance(done, f"{len(failed)} failed" if failed else "")
+
+                return await credit_of(
+                    env, chosen.policies, episodes, agent, draws=draws, concurrency=concurrency,
+                    seed=settings.seed, sampling=settings.sampling, replays=replays,
+                    on_replay=keep, passed_over=pass_over,
+                )  # fmt: skip
+        finally:
+            for one in chosen.policies.values():
+                if hasattr(one, "aclose"):
+                    await one.aclose()
+
     try:
-        with progress(f"credit of {agent}", plays) as bar:
-            return await credit_of(
-                env, chosen.policies, episodes, agent, draws=draws, concurrency=concurrency,
-                seed=seed, sampling=stored.settings.sampling, advance=bar.advance,
-            )  # fmt: skip
-    finally:
-        for one in chosen.policies.values():
-            if hasattr(one, "aclose"):
-                await one.aclose()
+        with progress(f"credit of {agent}", total, done=len(replays), unit="replays") as bar:
+            return asyncio.run(whole())
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(
+            f"{len(stored_replays(folder))} replays are in {replayed.folder}; "
+            "the same command goes on from there"
+        ) from None
 
 
 def _of_first(limit: int, episodes: Iterable[Episode]) -> Iterator[Episode]:

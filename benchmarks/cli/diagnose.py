@@ -32,7 +32,8 @@ def diagnose(
     """What the team did: verdicts, revisions, rounds, searches, and each agent's share.
 
     Everything is recomputed from the stored episodes; drafts that were not graded then are graded
-    now. Failed episodes are left out.
+    now. Failed episodes are left out, also of the calls and tokens: those are per finished
+    episode. What a run used in all, `run` and `report` say.
     """
     if json is not None and not json.parent.is_dir():
         raise BadFile(json, "its folder does not exist", fix="create it, or give another file")
@@ -53,7 +54,8 @@ def diagnose(
     if found.episodes < stored.wanted:
         note.print(f"note: the run has {found.episodes} of {stored.wanted} samples")
     if found.failed:
-        note.print(f"{counted(found.failed, 'failed episode')} left out")
+        note.print(f"{counted(found.failed, 'failed episode')} left out, with calls and tokens; "
+                   f"mas-bench report {folder} counts those, too")  # fmt: skip
     for line in found.notes:
         note.print(f"note: {line}")
     if json is not None:
@@ -152,7 +154,7 @@ def _searches(found: SearchResult) -> Table:
 def _agents(found: Diagnosis) -> Table:
     columns = ("agent", "calls", "per episode", "tokens per episode", "s per call", "cut off",
                "invalid")  # fmt: skip
-    table = _table("Agents", *columns)
+    table = _table("Agents, in finished episodes", *columns)
     for name, agent in found.agents.items():
         tokens = agent.response_tokens_per_episode
         table.add_row(

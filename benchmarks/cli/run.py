@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +18,7 @@ from benchmarks.cli.scores import print_scores
 from benchmarks.cli.usage import print_usage
 from benchmarks.environment import Flags, as_trained, environment
 from benchmarks.policies import Made, Source, Team, team
+from benchmarks.prompt_copies import copy_prompts
 from benchmarks.run_folder import Settings, open_run, write_json
 from benchmarks.suites import data_file, fingerprint, suite
 from benchmarks.trained import origins
@@ -174,8 +174,8 @@ def _folders(names: list[str], out: Path, data: Path | None) -> list[Path]:
 def _play(job: _Job, prompts: str | None, concurrency: int, prices: PriceList | None) -> bool:
     """Play one suite and print its scores; whether it has headline numbers."""
     with open_run(job.folder, job.settings) as stored:
-        if prompts is not None and Path(prompts).is_file():
-            shutil.copyfile(prompts, job.folder / "prompts.toml")
+        if prompts is not None:
+            copy_prompts(prompts, job.folder)
         play_with_progress(stored, job.env, job.team, job.tasks, concurrency)
     summary = stored.summary(prices)
     write_json(job.folder / "summary.json", summary)

@@ -11,14 +11,14 @@ from rich.table import Table
 from benchmarks.cli.notes import counted, note
 
 
-def print_usage(usage: Mapping[str, Any]) -> None:
+def print_usage(usage: Mapping[str, Any], title: str = "all calls, of failed episodes too") -> None:
     """A row per agent on stdout, and on stderr what is not known of the costs."""
     agents: Mapping[str, Any] = usage["agents"]
     if not agents:
         return
     priced = bool(usage["prices"] or usage["unpriced"])
     columns = ["calls", "prompt tokens", "response tokens", "median s", "95 % s"]
-    table = Table("agent", title="all calls, of failed episodes too")
+    table = Table("agent", title=title)
     for name in [*columns, *(["USD"] if priced else [])]:
         table.add_column(name, justify="right")
     for agent, used in agents.items():

@@ -12,6 +12,7 @@ question-clustered 95 % interval of `rates.Rate`.
 
     episodes, questions    how many counted
     failed, forks          how many were left out: not finished; resampled from another episode
+    counted                in words: of which episodes calls, tokens and all else are counted
     not_applicable         {"verdicts": why, …} for each part below that is None
     notes                  [text]: what a reader must know about the numbers
     verdicts               None, or

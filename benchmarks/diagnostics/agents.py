@@ -47,7 +47,7 @@ class Agents:
     spoken: dict[str, _Spoken] = field(default_factory=dict)
 
     def add(self, episode: Episode) -> None:
-        """All turns of one episode."""
+        """All turns of one finished episode."""
         self.episodes += 1
         for turn in episode.turns:
             spoken = self.spoken.setdefault(turn.agent, _Spoken(turn.role))

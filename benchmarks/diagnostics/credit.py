@@ -12,22 +12,23 @@ only if the other agents are played by the policies that played the run.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
+from benchmarks.diagnostics.replays import Replay, Replays, verdict_of
 from benchmarks.metrics import Score, interval
 from benchmarks.paired import Paired, paired
+from benchmarks.runner import TRIES
 from mas_envs.episodes.schema import Episode, Sampling
-from mas_envs.errors import UserError
-from mas_envs.fork import Fork
+from mas_envs.errors import TooManyFailures, UserError
 from mas_envs.policies.base import Policy
 from mas_envs.rollout import rollout
 from mas_envs.workflow import WorkflowEnv
 
-AT_ONCE = 256  # replayed episodes held in memory
+AT_ONCE = 256  # episodes in memory, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +70,33 @@ class Credit:
 
 @dataclass(slots=True)
 class _Sums:
-    """Question → correctness, summed over its episodes, and how many they are."""
+    """Question → right answers, added up over its episodes and their draws; and the episodes."""
 
-    team: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    replaced: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    episodes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    left_out: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    draws: int
+    team: Counter[str] = field(default_factory=Counter)
+    replaced: Counter[str] = field(default_factory=Counter)
+    episodes: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
     spoke: int = 0
 
-    def add(self, episode: Episode, replaced: float) -> None:
-        assert episode.grade is not None
-        self.team[episode.task] += episode.grade.correct is True
+    def add(self, episode: Episode, replaced: int) -> None:
+        """An episode, and how many of its draws are right with the agent replaced."""
+        self.team[episode.task] += self.draws * (verdict_of(episode) is True)
         self.replaced[episode.task] += replaced
         self.episodes[episode.task] += 1
 
-    def means(self, sums: Mapping[str, float]) -> dict[str, float]:
-        return {task: min(sums[task] / n, 1.0) for task, n in self.episodes.items()}
+    def add_replayed(self, place: Replay, replays: Replays) -> None:
+        """An episode in which the agent spoke."""
+        verdicts = replays.of(place.id)
+        if len(verdicts) < self.draws or None in verdicts:
+            missing = "replay failed" if len(verdicts) < self.draws else "replay undecided"
+            self.left_out[missing] += 1
+            return
+        self.spoke += 1
+        self.add(place.episode, verdicts.count(True))
+
+    def means(self, right: Mapping[str, int]) -> dict[str, float]:
+        return {task: right[task] / (n * self.draws) for task, n in self.episodes.items()}
 
 
 async def credit(
@@ -97,37 +109,53 @@ async def credit(
     concurrency: int = 64,
     seed: int = 0,
     sampling: Sampling | None = None,
-    advance: Callable[[int], object] = lambda plays: None,
+    replays: Replays | None = None,
+    on_replay: Callable[[Episode], object] = lambda episode: None,
+    passed_over: Callable[[], object] = lambda: None,
 ) -> Credit:
     """The credit of an agent or role, `draws` times anew from each episode.
 
-    `policies` plays everybody, the reference in the agent's place. `advance` is told how many of
-    the `draws` of each finished episode are through. Memory grows with the questions. Raises
-    `ReplayMismatch` when `env` is not what played the episodes, `UserError` when the agent speaks
-    in none of them, and what `rollout` raises.
+    `policies` plays everybody, the reference in the agent's place. What is in `replays` is not
+    played again, and what is played gets in. `on_replay` is given each replay as it ends, finished
+    or failed; one that failed is played once more. `passed_over` is called for each finished
+    episode without a replay. Memory grows with the questions and by a few hundred bytes for each
+    episode. Raises `ReplayMismatch` when `env` is not what played the episodes, `UserError` when
+    the agent speaks in none of them, and what `rollout` raises.
     """
-    sums, number = _Sums(), 0
-    spoken = _to_replay(episodes, agent, sums, lambda: advance(draws))
-    while batch := list(islice(spoken, AT_ONCE)):
-        forks = [Fork(episode, decision) for episode, decision in batch]
-        right: dict[int, list[bool | None]] = defaultdict(list)
-        # `step` keeps equal forks of two batches apart, as `rollout` does those of one.
-        async for played in rollout(
-            env, policies, forks, samples=draws, concurrency=concurrency, seed=seed, step=number,
-            sampling=sampling,
-        ):  # fmt: skip
-            graded = played.status == "done" and played.grade is not None
-            right[played.group].append(played.grade.correct if graded else None)  # type: ignore[union-attr]
-            advance(1)
-        for place, (episode, _) in enumerate(batch):
-            known = [one for one in right[place] if one is not None]
-            if len(known) < draws:
-                sums.left_out["replay failed or undecided"] += 1
-                continue
-            sums.spoke += 1
-            sums.add(episode, sum(known) / draws)
-        number += 1
-    return _credit(sums, agent, draws)
+    sums, replays = _Sums(draws), Replays() if replays is None else replays
+
+    def keep(played: Episode) -> bool:
+        """Whether it failed."""
+        if done := played.status == "done":
+            replays.add(played.provenance["fork"], played.sample, verdict_of(played))
+        on_replay(played)
+        return not done
+
+    def unfinished() -> Iterator[Replay]:
+        for place in _to_replay(episodes, agent, sums, passed_over):
+            if len(replays.of(place.id)) < draws:
+                yield place
+            else:
+                sums.add_replayed(place, replays)
+
+    places = unfinished()
+    while batch := list(islice(places, max(AT_ONCE, 4 * concurrency))):
+        for attempt in range(TRIES):
+            failed = 0
+            try:
+                async for played in rollout(
+                    env, policies, batch, samples=draws, concurrency=concurrency, seed=seed,
+                    sampling=sampling, skip=replays,
+                ):  # fmt: skip
+                    failed += keep(played)
+            except TooManyFailures:
+                if attempt == 0:
+                    raise
+            if not failed:
+                break
+        for place in batch:
+            sums.add_replayed(place, replays)
+    return _credit(sums, agent)
 
 
 def first_decision(episode: Episode, agent: str) -> int | None:
@@ -137,8 +165,8 @@ def first_decision(episode: Episode, agent: str) -> int | None:
 
 def _to_replay(
     episodes: Iterable[Episode], agent: str, sums: _Sums, passed_over: Callable[[], object]
-) -> Iterator[tuple[Episode, int]]:
-    """Episodes in which the agent spoke, with where; the others are counted."""
+) -> Iterator[Replay]:
+    """Episodes in which the agent spoke, from there on; the others are counted."""
     for episode in episodes:
         if "fork" in episode.provenance:
             sums.left_out["fork"] += 1
@@ -148,26 +176,27 @@ def _to_replay(
             sums.left_out["no verdict"] += 1
             passed_over()
         elif (decision := first_decision(episode, agent)) is None:
-            sums.add(episode, float(episode.grade.correct))
+            sums.add(episode, sums.draws * episode.grade.correct)
             passed_over()
         else:
-            yield episode, decision
+            yield Replay(episode, decision)
 
 
-def _credit(sums: _Sums, agent: str, draws: int) -> Credit:
+def _credit(sums: _Sums, agent: str) -> Credit:
     if not sums.spoke:
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(sums.left_out.items()))
         raise UserError(f"--agent {agent}: speaks in no finished, graded episode"
                         + (f" (left out: {why})" if why else ""))  # fmt: skip
     team, replaced = sums.means(sums.team), sums.means(sums.replaced)
+    fewest = min(sums.episodes.values())
     return Credit(
         agent=agent,
-        draws=draws,
+        draws=sums.draws,
         episodes=sum(sums.episodes.values()),
         spoke=sums.spoke,
         left_out=dict(sorted(sums.left_out.items())),
-        team=_score(team, min(sums.episodes.values())),
-        replaced=_score(replaced, min(sums.episodes.values()) * draws),
+        team=_score(team, fewest),
+        replaced=_score(replaced, fewest * sums.draws),
         difference=paired(replaced, team),
     )
 

@@ -22,6 +22,7 @@ from mas_envs.episodes.schema import Episode
 from mas_envs.errors import UserError
 from mas_envs.grading.processes.graders import VERSIONS
 
+COUNTED = "finished episodes only; what failed ones used is in a run's usage"
 NO_VERDICTS = "no verifier that judges one solver's drafts (math-v0) or routes a search (search-v0)"
 NO_DRAFTS = "no team in which one solver drafts answers and the last of them is graded"
 
@@ -34,6 +35,7 @@ class Diagnosis:
     questions: int
     failed: int
     forks: int
+    counted: str
     not_applicable: dict[str, str]
     notes: list[str]
     verdicts: VerdictResult | None
@@ -104,6 +106,7 @@ class Diagnosing:
             questions=len(self.questions),
             failed=self.left_out["failed"],
             forks=self.left_out["forks"],
+            counted=COUNTED,
             not_applicable={name: why for name, (found, why) in missing.items() if found is None},
             notes=self._notes(),
             verdicts=verdicts,

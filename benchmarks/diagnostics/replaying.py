@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.diagnostics.references import target
+from benchmarks.environment import of_any_machine
 from benchmarks.policies import Source, Team, team
+from benchmarks.prompt_copies import copied_prompts
 from benchmarks.run_folder import Stored
 from mas_envs.errors import UnknownName, UserError
 from mas_envs.policies.named import targets_named
@@ -23,22 +26,20 @@ def stored_environment(
 ) -> WorkflowEnv:
     """The environment that played the run, without tasks: episodes hold their own.
 
-    `given` are arguments that a run records without this machine's folders (`retriever`), or
-    `prompts`. Raises `UserError` where the run does not hold what is needed.
+    `given` are arguments that a run records without this machine's folders (`retriever`), `prompts`
+    those of a run that holds no copy of its own. Raises `UserError` where something is missing.
     """
     recorded = stored.settings.env
     if not recorded.get("id") or not recorded.get("entry_point"):
         raise UserError(f"{stored.folder}: does not say which environment played it, so nothing "
                         "can be replayed")  # fmt: skip
-    args = {key: value for key, value in recorded["kwargs"].items() if key != "tasks"}
-    copied = stored.folder / "prompts.toml"
-    if prompts is not None:
-        args["prompts"] = prompts
-    elif str(args.get("prompts", "")).endswith(".toml") and "=" not in args["prompts"]:
-        args["prompts"] = str(copied) if copied.is_file() else args["prompts"]
-    spec = EnvSpec(recorded["id"], recorded["entry_point"], args | dict(given or {}))
+    kwargs = recorded["kwargs"] | dict(given or {})
+    args = {key: value for key, value in kwargs.items() if key != "tasks"}
     try:
-        env = make(spec)
+        with copied_prompts(stored.folder, args.get("prompts")) as copies:
+            if (chosen := copies if prompts is None else prompts) is not None:
+                args["prompts"] = chosen
+            env = make(EnvSpec(recorded["id"], recorded["entry_point"], args))
     except UserError as error:
         fix = "where a file is missing give --env-arg retriever=… or --prompts FILE"
         made = f"{stored.folder}: its environment cannot be made here"
@@ -46,6 +47,10 @@ def stored_environment(
     if env.prompts_id != stored.settings.prompts:
         raise UserError(f"{stored.folder}: was played with other prompts than {recorded['id']} has "
                         "here; give them with --prompts FILE")  # fmt: skip
+    kwargs.pop("prompts", None)
+    if "prompts" in recorded["kwargs"]:
+        kwargs["prompts"] = recorded["kwargs"]["prompts"]
+    env.spec = replace(env.spec, kwargs=of_any_machine(kwargs))
     return env
 
 

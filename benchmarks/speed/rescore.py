@@ -63,6 +63,21 @@ def episodes(env: WorkflowEnv, k: int, characters: int) -> Iterator[Episode]:
             yield conversation(env, task, (group, sample), str(right.answer), characters)
 
 
+def make_run(folder: Path, questions: int, k: int, characters: int) -> int:
+    """A whole run in a folder; how many episodes."""
+    golds = drawn_golds(seed=0, count=questions)
+    tasks = TaskSet((f"Question {n}?", gold, {}) for n, gold in enumerate(golds))
+    env: WorkflowEnv = make("math-v0", tasks=tasks)
+    with open_run(folder, settings_of(env, k)), progress("made up", questions * k) as bar:
+
+        def counted() -> Iterator[Episode]:
+            for episode in episodes(env, k, characters):
+                yield episode
+                bar.advance(1)
+
+        return write_episodes(folder / "episodes", counted(), tokens="none")
+
+
 @app.command(epilog="Example: python -m benchmarks.speed.rescore --questions 20 --policy strict")
 def main(
     questions: Annotated[int, typer.Option(min=2)] = 1_563,
@@ -71,22 +86,9 @@ def main(
     policy: Annotated[str, typer.Option(help="The grading to rescore with.")] = "default",
 ) -> None:
     """How long `mas-bench rescore` takes."""
-    golds = drawn_golds(seed=0, count=questions)
-    tasks = TaskSet((f"Question {n}?", gold, {}) for n, gold in enumerate(golds))
-    env: WorkflowEnv = make("math-v0", tasks=tasks)
     with tempfile.TemporaryDirectory() as folder:
         run, out = Path(folder) / "run", Path(folder) / "again"
-        with (
-            open_run(run, settings_of(env, k)),
-            progress("made up", questions * k) as bar,
-        ):
-
-            def counted() -> Iterator[Episode]:
-                for episode in episodes(env, k, characters):
-                    yield episode
-                    bar.advance(1)
-
-            count = write_episodes(run / "episodes", counted(), tokens="none")
+        count = make_run(run, questions, k, characters)
         started = time.perf_counter()
         given = ["rescore", str(run), "--policy", policy, "--out", str(out)]
         done = subprocess.run([sys.executable, "-c", COMMAND, *given], stdout=subprocess.DEVNULL)

@@ -78,7 +78,7 @@ def test_an_agent_replaced_by_itself_has_no_credit_where_nothing_is_drawn(env):
 
 
 def test_replays_start_from_what_was_said_and_draw_anew_each_time(env, episodes, monkeypatch):
-    """Also across batches, in which equal beginnings come up again."""
+    """Also across batches, in which equal beginnings come up again; and batches change nothing."""
     monkeypatch.setattr(credits_, "AT_ONCE", 5)
     drafts = {episode.turns[0].text for episode in episodes}
     seeds, shown = [], []
@@ -89,10 +89,10 @@ def test_replays_start_from_what_was_said_and_draw_anew_each_time(env, episodes,
         return adder(request)
 
     policies = {"solver": ScriptedPolicy(solver), "verifier": REJECT}
-    first = credit_of(env, policies, episodes, "verifier", draws=2)
+    first = credit_of(env, policies, episodes, "verifier", draws=2, concurrency=1)
     assert len(seeds) == len(set(seeds)) == 24 * 2 * 2  # two more drafts of each replay
     assert all(any(draft in text for draft in drafts) for text in shown)
-    again = credit_of(env, policies, episodes, "verifier", draws=2, concurrency=1)
+    again = credit_of(env, policies, episodes[::-1], "verifier", draws=2)
     assert again.to_json() == first.to_json()
     assert credit_of(env, policies, episodes, "verifier", draws=2, seed=1) != first
 
@@ -130,11 +130,14 @@ def test_what_cannot_be_replayed_is_told(env, episodes):
         episodes[2], grade=msgspec.structs.replace(episodes[2].grade, correct=None)
     )
     policies = {"solver": ADDER, "verifier": APPROVE}
-    told = []
+    played_, passed = [], []
     stored = [failed, fork, unsure, *episodes[3:]]
-    found = credit_of(env, policies, stored, "verifier", draws=3, advance=told.append)
+    found = credit_of(
+        env, policies, stored, "verifier", draws=3, on_replay=played_.append,
+        passed_over=lambda: passed.append(1),
+    )  # fmt: skip
     assert found.left_out == {"fork": 1, "no verdict": 1, "not finished": 1}
-    assert found.episodes == 21 and sum(told) == 22 * 3
+    assert found.episodes == 21 and (len(played_), len(passed)) == (21 * 3, 1)
     with pytest.raises(UserError, match=r"judge: speaks in no finished.*1 not finished"):
         credit_of(env, policies, [failed, *episodes[1:]], "judge")
     prompts = str(PROMPT_SETS / "math" / "default.toml")
@@ -155,7 +158,7 @@ def test_a_replay_that_fails_leaves_its_episode_out(env, episodes):
     kept = [e for e, one in zip(few, fails, strict=True) if not one] + [few[fails.index(True)]]
     policies = {"solver": ADDER, "verifier": ScriptedPolicy(act)}
     found = credit_of(env, policies, kept, "verifier")
-    assert found.left_out == {"replay failed or undecided": 1}
+    assert found.left_out == {"replay failed": 1}
     assert found.team.questions == 5 and found.episodes == len(kept) - 1
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from benchmarks.accounting import Usage
 from benchmarks.cli import app
 from benchmarks.diagnostics import Tally, diagnose
 from benchmarks.diagnostics.rates import ratio_interval
@@ -152,6 +153,18 @@ def test_failed_episodes_and_forks_are_left_out(episodes):
     assert {**found.to_json(), "failed": 0, "forks": 0} == diagnose(episodes).to_json()
     with pytest.raises(UserError, match=r"no finished episode.*1 failed, 1 forks"):
         diagnose([failed, fork])
+
+
+def test_a_diagnosis_counts_finished_episodes_and_a_cost_all_that_were_played(episodes):
+    failed = msgspec.structs.replace(episodes[2], status="failed", grade=None)
+    usage = Usage()
+    for episode in [failed, *episodes]:
+        usage.add(episode)
+    cost, found = usage.summary(), diagnose([failed, *episodes])
+    lost = Counter(turn.agent for turn in failed.turns)
+    for agent, used in cost["agents"].items():
+        assert used["calls"] == found.agents[agent].calls + lost[agent] > lost[agent] > 0
+    assert "failed" in cost["counted"] and "finished episodes only" in found.to_json()["counted"]
 
 
 # ---- other teams -------------------------------------------------------------------------------

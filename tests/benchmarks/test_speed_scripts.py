@@ -141,7 +141,17 @@ def test_all_caches_of_the_grader_are_emptied():
     assert policy._choices.cache_info().currsize == 0
 
 
-@pytest.mark.parametrize("script", ["rollout", "steps", "memory", "grading"])
+@pytest.mark.slow
+def test_diagnose_prints_two_sizes_of_two_runs_beside_reading_them():
+    printed = run("diagnose", "--questions", "10", "--k", "1", "--characters", "300")
+    for table in range(2):
+        for golds in ("numbers", "of every kind"):
+            episodes, seconds, *_ = cells(printed, f"diagnose, golds {golds}", table)
+            assert (episodes, float(seconds) > 0) == (("2", "10")[table], True)
+    assert len(re.findall("episodes merely read", printed)) == 4
+
+
+@pytest.mark.parametrize("script", ["rollout", "steps", "memory", "grading", "diagnose"])
 def test_help_shows_an_example(script):
     assert f"Example: python -m benchmarks.speed.{script} --" in run(script, "--help")
 
