@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from benchmarks.membership import RUN, run_id
 from benchmarks.run_folder import Settings
 from mas_envs.episodes.schema import Episode, ToolResult, Turn
 from mas_envs.errors import UserError
@@ -25,8 +26,11 @@ _KNOWN: dict[Tool, str] = {math_grader: "math", qa_grader: "qa"}
 class _Conversation:
     """A recorded episode, driven through the environment up to its next grade."""
 
-    def __init__(self, env: WorkflowEnv, episode: Episode, settings: Settings) -> None:
+    def __init__(
+        self, env: WorkflowEnv, episode: Episode, settings: Settings, provenance: dict[str, str]
+    ) -> None:
         self.env, self.episode, self.settings = env, episode, settings
+        self.provenance = provenance
         self.events: list[Turn | ToolResult] = []
         self.call: dict[str, Any] | None = None
         """The arguments of the grade it waits for."""
@@ -85,15 +89,16 @@ class _Conversation:
 
     def rescored(self) -> Episode:
         """The episode as it is now."""
-        env = self.settings.env
+        env, provenance = self.settings.env, self.episode.provenance | self.provenance
         if self.episode.status != "done":
-            return msgspec.structs.replace(self.episode, env=env)
+            return msgspec.structs.replace(self.episode, env=env, provenance=provenance)
         now = self.session.episode
         turns = iter(now.turns)
         events = [self._as_read(e, next(turns)) if isinstance(e, Turn) else e for e in self.events]
         return msgspec.structs.replace(
-            self.episode, env=env, events=events, reward=now.reward, grade=now.grade, info=now.info
-        )
+            self.episode, env=env, events=events, reward=now.reward, grade=now.grade,
+            info=now.info, provenance=provenance,
+        )  # fmt: skip
 
     @staticmethod
     def _as_read(recorded: Turn, now: Turn) -> Turn:
@@ -119,11 +124,12 @@ def regraded(
     grader = _KNOWN.get(tool)
     waiting: deque[tuple[_Conversation, bool]] = deque()  # and whether its grade is under way
     options: dict[str, Any] | None = None
+    provenance = {RUN: run_id(settings)}
 
     def driven() -> Iterator[_Conversation]:
         nonlocal options
         for episode in episodes:
-            one = _Conversation(env, episode, settings)
+            one = _Conversation(env, episode, settings, provenance)
             if one.call is not None and options is None:
                 options = _options(one.call)
             shared = grader is not None and one.call is not None and _options(one.call) == options

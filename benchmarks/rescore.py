@@ -27,7 +27,7 @@ from benchmarks.provenance import revision, versions
 from benchmarks.regrading import regraded
 from benchmarks.run_folder import Run, RunSession, Settings, Stored
 from mas_envs.episodes.schema import Episode, Grade
-from mas_envs.episodes.store import EpisodeWriter, read_episodes
+from mas_envs.episodes.store import EpisodeWriter
 from mas_envs.errors import UserError
 from mas_envs.registration import make
 from mas_envs.workflow import WorkflowEnv
@@ -110,8 +110,7 @@ def rescore(
             EpisodeWriter(partial / "episodes", tokens="none") as writer,
             (partial / "changes.jsonl").open("wb") as changes,
         ):
-            episodes = read_episodes(stored.folder / "episodes")
-            for old, new in regraded(episodes, env, settings, processes):
+            for old, new in regraded(stored.everything(), env, settings, processes):
                 writer.add(new)
                 change = _compared(old, new, counts)
                 if change is not None:

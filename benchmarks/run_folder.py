@@ -14,7 +14,8 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -22,9 +23,10 @@ from typing import Any
 import msgspec
 
 from benchmarks.accounting import Prices, Usage
+from benchmarks.membership import Membership, differences, run_id
 from benchmarks.metrics import summary
 from benchmarks.provenance import revision, versions
-from benchmarks.samples import Samples, finished, index_rows
+from benchmarks.samples import Samples, finished, index_rows, lines, verdict
 from mas_envs.episodes.schema import Episode, Sampling
 from mas_envs.episodes.shards import shards
 from mas_envs.episodes.store import read_episodes
@@ -69,6 +71,10 @@ class Run(msgspec.Struct, kw_only=True):
     """Of a run that `mas-bench rescore` wrote: from which, and how many verdicts changed."""
 
 
+class _Schema(msgspec.Struct):
+    schema: int = RUN_SCHEMA
+
+
 class Stored:
     """A run's folder. Use `open_run` to write it, `read_run` to read it."""
 
@@ -85,24 +91,49 @@ class Stored:
         """The samples with a finished episode, from the index."""
         return finished(self.folder / "episodes")
 
+    def everything(self) -> Iterator[Episode]:
+        """Every stored episode, also those of which a later try finished.
+
+        Raises `BadFile` for one that is not this run's (`membership`).
+        """
+        belongs = Membership(self.settings)
+        for shard in shards(self.folder / "episodes"):
+            for episode in read_episodes(shard):
+                belongs.check(shard, episode)
+                yield episode
+
     def episodes(self, seen: Callable[[Episode], object] | None = None) -> Iterator[Episode]:
         """Finished episodes, and failed ones of which no later try finished.
 
-        `seen` is called with every stored episode, also with those that are left out.
+        `seen` is called with every stored episode, also with those that are left out. Raises as
+        `everything` does.
         """
         done = self.done()
-        if not shards(self.folder / "episodes"):
-            return
-        for episode in read_episodes(self.folder / "episodes"):
+        for episode in self.everything():
             if seen is not None:
                 seen(episode)
             if episode.status == "done" or (episode.task, episode.sample) not in done:
                 yield episode
 
+    def verdicts(self) -> Counter[str]:
+        """How many finished episodes are "right", "wrong" and "undecided"; forks are not counted.
+
+        Reads no conversations. Raises `BadFile` for a damaged file or one of another run.
+        """
+        found: Counter[str] = Counter()
+        ours = run_id(self.settings)
+        for shard, line in lines(self.folder / "episodes"):
+            if line.provenance.get("run", ours) != ours:
+                fix = f"take it out of {shard.parent}"
+                raise BadFile(shard, "holds episodes of a run with other settings", fix=fix)
+            if line.status == "done" and "fork" not in line.provenance:
+                found[verdict(line.correct)] += 1
+        return found
+
     def summary(self, prices: Prices | None = None) -> dict[str, Any]:
         """`metrics.summary`, `missing`, `graders` (names) and `usage` (`accounting.Usage`).
 
-        No headline number unless every sample is there.
+        No headline number unless every sample is there and the prompts fitted the model.
         """
         usage = Usage()
         graders: set[str] = set()
@@ -119,7 +150,9 @@ class Stored:
         else:
             found = summary(chain([first], episodes), k)
         missing = self.wanted - found["episodes"]
-        headlines = dict.fromkeys((f"avg@{k}", f"pass@{k}")) if missing else {}
+        unfit = usage.problem(found["episodes"]) if first is not None else None
+        found["problem"] = found.get("problem") or unfit
+        headlines = dict.fromkeys((f"avg@{k}", f"pass@{k}")) if missing or unfit else {}
         if missing:
             failed = f" ({found['failed']} failed)" if found["failed"] else ""
             found["problem"] = (
@@ -153,14 +186,19 @@ def read_run(folder: Path) -> Stored:
 def _read(folder: Path) -> Stored:
     path = folder / "run.json"
     try:
-        run = msgspec.json.decode(path.read_bytes(), type=Run)
+        content = path.read_bytes()
+        schema = msgspec.json.decode(content, type=_Schema).schema
+        run = msgspec.json.decode(content, type=Run) if schema == RUN_SCHEMA else None
     except OSError:
+        if inside := sorted(each.parent for each in folder.glob("*/run.json")):
+            names = ", ".join(each.name for each in inside)
+            raise BadFile(folder, f"holds the runs of {names}", fix=f"give {inside[0]}") from None
         raise BadFile(path, "no such file", fix="give a folder that mas-bench run wrote") from None
     except msgspec.DecodeError as error:
         raise BadFile(path, f"not a run's record ({error})") from None
-    if run.schema != RUN_SCHEMA:
+    if run is None:
         fix = "use the mas-gym release that wrote it"
-        raise BadFile(path, f"schema {run.schema} is not {RUN_SCHEMA}", fix=fix)
+        raise BadFile(path, f"schema {schema} is not {RUN_SCHEMA}", fix=fix)
     return Stored(folder, run)
 
 
@@ -178,7 +216,7 @@ def open_run(folder: Path, settings: Settings) -> Iterator[Stored]:
             holds = "a run" if before.settings.credit is None else "replays of mas-bench credit"
             raise UserError(f"--out {folder}: holds {holds}; give another folder")
         if any(True for _ in index_rows(folder / "episodes")):
-            _check_same(folder, msgspec.to_builtins(before.settings), msgspec.to_builtins(settings))
+            _check_same(folder, before.settings, settings)
             stored = before
     elif folder.is_dir() and any(path.name != ".lock" for path in folder.iterdir()):
         raise UserError(f"--out {folder}: holds other files and no run.json; give a new folder")
@@ -194,15 +232,9 @@ def open_run(folder: Path, settings: Settings) -> Iterator[Stored]:
         stored.write()
 
 
-def _check_same(
-    folder: Path, before: Mapping[str, Any], now: Mapping[str, Any], at: str = ""
-) -> None:
-    for key in sorted(before.keys() | now.keys()):
-        old, new, name = before.get(key), now.get(key), f"{at}{key}"
-        if isinstance(old, dict) and isinstance(new, dict):
-            _check_same(folder, old, new, f"{name}.")
-        elif old != new:
-            raise UserError(
-                f"--out {folder}: was run with {name} = {old!r}, now it is {new!r}; "
-                "use the same setting or another folder"
-            )
+def _check_same(folder: Path, before: Settings, now: Settings) -> None:
+    for name, old, new in differences(msgspec.to_builtins(before), msgspec.to_builtins(now)):
+        raise UserError(
+            f"--out {folder}: was run with {name} = {old!r}, now it is {new!r}; "
+            "use the same setting or another folder"
+        )

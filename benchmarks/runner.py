@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
+from benchmarks.membership import RUN, run_id
 from benchmarks.run_folder import Stored
 from benchmarks.samples import Samples
 from mas_envs.episodes.metrics import GIVE_A_GRADE
@@ -37,25 +39,46 @@ async def play(
     `TooManyFailures`, `UserError` of a policy or for an episode without a grade, and
     `asyncio.CancelledError`; whatever was played before is stored.
     """
-    done = stored.done()
+    ours = {RUN: run_id(stored.settings)}
     async with writing(stored.folder) as writer:
+        done = stored.done()  # not before the writer has cut off what a kill left
 
         def keep(episode: Episode) -> None:
             if episode.status == "done" and episode.grade is None:
                 made = env.spec.id
                 raise UserError(f"{made}: an episode ended without a grade; {GIVE_A_GRADE}")
+            episode.provenance |= ours
             writer.add(episode)
             if episode.status == "done":
                 done.add(episode.task, episode.sample)
             on_episode(episode)
 
-        for attempt in range(TRIES):
-            try:
-                if not await _play_rest(stored, env, policies, tasks, concurrency, done, keep):
-                    break
-            except TooManyFailures:
-                if attempt == 0:
-                    raise
+        with _told_once():
+            for attempt in range(TRIES):
+                try:
+                    if not await _play_rest(stored, env, policies, tasks, concurrency, done, keep):
+                        break
+                except TooManyFailures:
+                    if attempt == 0:
+                        raise
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Each try is a rollout, and each rollout logs its first bug: not the same one again."""
+    told: set[str] = set()
+
+    def first(record: logging.LogRecord) -> bool:
+        before = len(told)
+        told.add(record.getMessage())
+        return len(told) > before
+
+    logger = logging.getLogger("mas_envs")
+    logger.addFilter(first)
+    try:
+        yield
+    finally:
+        logger.removeFilter(first)
 
 
 @asynccontextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -76,8 +75,8 @@ class Line(msgspec.Struct):
         return self.grade.correct if self.grade else None
 
 
-def lines(folder: Path) -> Iterator[Line]:
-    """The stored episodes of a folder, without their conversations.
+def lines(folder: Path) -> Iterator[tuple[Path, Line]]:
+    """(shard, episode) of all stored in a folder, without their conversations.
 
     Raises `BadFile` for a damaged file; a torn last frame is left out.
     """
@@ -86,18 +85,9 @@ def lines(folder: Path) -> Iterator[Line]:
         for _, _, content in frames(shard):
             for text in content.splitlines():
                 try:
-                    yield decode(text)
+                    yield shard, decode(text)
                 except msgspec.MsgspecError as error:
                     raise BadFile(shard, f"malformed episode: {error}") from None
-
-
-def verdicts(folder: Path) -> Counter[str]:
-    """How many finished episodes are "right", "wrong" and "undecided". Raises as `lines` does."""
-    return Counter(
-        verdict(line.correct)
-        for line in lines(folder)
-        if line.status == "done" and "fork" not in line.provenance
-    )
 
 
 def verdict(correct: bool | None) -> str:

@@ -122,10 +122,12 @@ def _read_run(run: Path) -> _Run:
 
 def _finished(run: Path) -> Iterator[Episode]:
     """Without forks, which are no samples, and without the failed: a later try took their place,
-    or the run is not complete.
+    or the run is not complete. The mark of the run's folder (provenance) stays behind.
     """
-    stored = read_episodes(run / "episodes")
-    return (one for one in stored if one.status == "done" and "fork" not in one.provenance)
+    for one in read_episodes(run / "episodes"):
+        if one.status == "done" and "fork" not in one.provenance:
+            one.provenance.pop("run", None)
+            yield one
 
 
 def _written(

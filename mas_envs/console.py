@@ -11,9 +11,10 @@ with progress("aime24", total=480, done=32) as bar:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TextIO
 
 import typer
 
@@ -30,6 +31,29 @@ __all__ = ["Progress", "command_line", "epilog", "exit_codes", "key_values", "pr
 class _Commands(retrievers.shell.console.Commands):
     mistakes = (UserError, RetrieverError)
     failures = (MasError, RetrieverDown)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command; what a killed writer left behind is a note, not a Python warning."""
+        python_warns = warnings.showwarning
+
+        def show(
+            message: Warning | str,
+            category: type[Warning],
+            filename: str,
+            lineno: int,
+            file: TextIO | None = None,
+            line: str | None = None,
+        ) -> None:
+            if category.__name__ == "TornFrame":  # by name: its module takes a while to load
+                retrievers.shell.progress.say(f"note: {message}")
+            else:
+                python_warns(message, category, filename, lineno, file, line)
+
+        warnings.showwarning = show
+        try:
+            return super().invoke(ctx)
+        finally:
+            warnings.showwarning = python_warns
 
 
 def command_line(about: str, examples: Sequence[str] = ()) -> typer.Typer:

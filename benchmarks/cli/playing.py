@@ -8,7 +8,7 @@ from collections import Counter
 from benchmarks.policies import Team
 from benchmarks.run_folder import Stored
 from benchmarks.runner import play
-from benchmarks.samples import verdict, verdicts
+from benchmarks.samples import verdict
 from mas_envs.console import progress
 from mas_envs.episodes.schema import Episode
 from mas_envs.tasks import Task
@@ -40,7 +40,7 @@ def play_with_progress(
     stored: Stored, env: WorkflowEnv, chosen: Team, tasks: list[Task], concurrency: int
 ) -> None:
     """`play` with a bar. Ctrl-C ends with what is stored and how to go on."""
-    score = _Score(verdicts(stored.folder / "episodes"))
+    score = _Score(stored.verdicts())
 
     def show(episode: Episode) -> None:
         score.add(episode)

@@ -57,7 +57,7 @@ def verdict_of(episode: Episode) -> bool | None:
 def stored_replays(folder: Path) -> Replays:
     """The finished replays in a folder of episodes. Raises `BadFile` for a damaged file."""
     found = Replays()
-    for line in lines(folder):
+    for _, line in lines(folder):
         if line.status == "done" and "fork" in line.provenance:
             found.add(line.provenance["fork"], line.sample, line.correct)
     return found

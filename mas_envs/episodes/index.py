@@ -82,9 +82,18 @@ def open_index(folder: Path) -> sqlite3.Connection:
 
 
 def add_frame(index: sqlite3.Connection, rows: Sequence[IndexRow], end: int) -> None:
-    """The rows of one frame, which ends at byte `end`; all of them or, killed, none."""
-    with _transaction(index):
-        _insert(index, rows, end)
+    """The rows of one frame, which ends at byte `end`; all of them or, killed, none.
+
+    Raises `BadFile` where it cannot be written; whoever opens the index then makes it again.
+    """
+    import sqlite3
+
+    try:
+        with _transaction(index):
+            _insert(index, rows, end)
+    except sqlite3.OperationalError as error:
+        path = index.execute("PRAGMA database_list").fetchone()[2]
+        raise BadFile(path, str(error)) from error
 
 
 def _synchronised(folder: Path, path: Path | str) -> sqlite3.Connection:
@@ -120,7 +129,8 @@ def _transaction(index: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        index.execute("ROLLBACK")
+        if index.in_transaction:  # a full disk rolls back by itself
+            index.execute("ROLLBACK")
         raise
     index.execute("COMMIT")
 

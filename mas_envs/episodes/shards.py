@@ -6,6 +6,8 @@ the end. It is dropped and reported; damage anywhere else is an error.
 
 from __future__ import annotations
 
+import contextlib
+import mmap
 import os
 import warnings
 from collections.abc import Iterator
@@ -58,11 +60,26 @@ def frames(shard: Path) -> Iterator[tuple[int, int, bytes]]:
                 except zstandard.ZstdError as error:
                     raise BadFile(shard, f"damaged at byte {start} ({error})") from None
             if not decompressor.eof:
+                if _frame_behind(shard, start):
+                    raise BadFile(shard, f"damaged at byte {start} (whole frames follow)")
                 return
             rest = decompressor.unused_data
             end = start + size - len(rest)
             yield start, end, b"".join(parts)
             start = end
+
+
+def _frame_behind(shard: Path, start: int) -> bool:
+    """Whether a whole frame begins behind byte `start`: then what lies there was not cut off."""
+    with shard.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        while (start := content.find(zstandard.FRAME_HEADER, start + 1)) >= 0:
+            decompressor = zstandard.ZstdDecompressor().decompressobj()
+            with contextlib.suppress(zstandard.ZstdError):
+                for place in range(start, len(content), 1 << 20):
+                    decompressor.decompress(content[place : place + (1 << 20)])
+                    if decompressor.eof:
+                        return True
+    return False
 
 
 def shard_lines(shard: Path) -> Iterator[bytes]:

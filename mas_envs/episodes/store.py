@@ -5,6 +5,7 @@ A frame holds at most 64 episodes; a shard that has grown past 256 MiB is follow
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -122,7 +123,7 @@ class EpisodeWriter:
         frame, offset = pack_frame(self._lines), self._end
         if self._file.write(frame) != len(frame):  # a full disk; the next frame must not follow it
             self._file.truncate(offset)
-            raise OSError(f"{self._file.name}: no room for a frame of {len(frame)} bytes")
+            raise OSError(errno.ENOSPC, "no room on the disk; free some", self._file.name)
         rows, self._lines, self._rows = self._rows, [], []
         add_frame(self._index, rows, self._end)
         if self._end > SHARD_BYTES:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 import random
 import re
@@ -218,7 +219,24 @@ def _background_loop() -> asyncio.AbstractEventLoop:
     if pid not in _background:
         loop = asyncio.new_event_loop()
         if _background.setdefault(pid, loop) is loop:
-            threading.Thread(target=loop.run_forever, name="retrievers.http", daemon=True).start()
+            name = "retrievers.http"
+            thread = threading.Thread(target=_run, args=(loop,), name=name, daemon=True)
+            thread.start()
+            atexit.register(_end, pid, loop, thread)
         else:  # another thread was faster
             loop.close()
     return _background[pid]
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(loop.shutdown_asyncgens())  # closes connections
+    loop.close()
+
+
+def _end(pid: int, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    if os.getpid() == pid:  # a fork runs this, too, and the loop is not its own
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(5)

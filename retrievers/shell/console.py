@@ -9,6 +9,7 @@ def info(...): ...
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import signal
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,8 @@ from typer.core import TyperGroup
 
 from retrievers.base import RetrieverDown, RetrieverError
 from retrievers.shell.progress import say
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # a write's error names no file
 
 Errors = tuple[type[Exception], ...]
 
@@ -101,9 +104,10 @@ def exit_codes(program: str, mistakes: Errors, failures: Errors) -> Iterator[Non
             raise typer.Exit(1) from None
         except OSError as error:
             path = error.filename2 or error.filename  # of a rename: what should have come to be
-            if path is None:
+            if path is None and error.errno not in NO_ROOM:
                 raise
-            say(f"{program}: {path}: {error.strerror}")
+            where = "" if path is None else f"{path}: "
+            say(f"{program}: {where}{error.strerror}")
             raise typer.Exit(2) from None
         except KeyboardInterrupt as stop:
             number = getattr(stop, "number", received[-1])

@@ -11,7 +11,8 @@ from typer.testing import CliRunner
 
 from benchmarks.accounting import Price, Usage, read_prices
 from benchmarks.cli import app
-from benchmarks.samples import Samples, finished, verdicts
+from benchmarks.run_folder import read_run
+from benchmarks.samples import Samples, finished
 from mas_envs import read_episodes, write_episodes
 from mas_envs.episodes.schema import Episode, Turn
 from mas_envs.errors import BadFile
@@ -163,7 +164,7 @@ def test_the_running_score_takes_in_what_was_stored(tmp_path):
     options = ["--policy", "scripted:adder", "-k", 2, "--limit", 5, "--out", run]
     first = bench("run", "arith", *options)
     right = Counter(bool(e.grade.correct) for e in read_episodes(run / "episodes"))
-    assert verdicts(run / "episodes") == Counter(right=right[True], wrong=right[False])
+    assert read_run(run).verdicts() == Counter(right=right[True], wrong=right[False])
     assert len(finished(run / "episodes")) == 10
     assert f"avg so far {10 * right[True]:.1f} %" in first.stderr
 

@@ -251,10 +251,23 @@ def _gold(gold: Any) -> str:
 def _facts(*pairs: tuple[str, Any], limit: int) -> list[list[str]]:
     """[name, text] of everything that says something."""
     return [
-        [name, shorten(as_text(value), limit)]
+        [name, shorten(in_words(value), limit)]
         for name, value in pairs
         if value is not None and value not in ("", {}, [])
     ]
+
+
+def in_words(value: Any) -> str:
+    """A list or object of texts and numbers as `a, b` or `x = 1, y = 2`; else as `as_text`."""
+    if isinstance(value, list | tuple) and all(map(_is_word, value)):
+        return ", ".join(map(as_text, value))
+    if isinstance(value, dict) and all(map(_is_word, value.values())):
+        return ", ".join(f"{key} = {as_text(one)}" for key, one in value.items())
+    return as_text(value)
+
+
+def _is_word(value: Any) -> bool:
+    return value is None or isinstance(value, str | int | float)
 
 
 def as_text(value: Any) -> str:

@@ -280,7 +280,7 @@
   function fillFilters() {
     const outcomes = page.cases.flatMap((entry) => entry.episodes.map((episode) => episode?.outcome));
     const changes = page.cases.map((entry) => entry.change);
-    choices("section", "all sections", page.sections.map((section) => section.name), (name) => `only ${name}`);
+    choices("section", "all", page.sections.map((section) => section.name));
     choices("outcome", "any", Object.keys(SIGN).filter((one) => outcomes.includes(one)));
     choices("change", "any", ["improved", "worsened", "still right", "still wrong"].filter((one) => changes.includes(one)),
       (one) => `${one} (${changes.filter((change) => change === one).length})`);
