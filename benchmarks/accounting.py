@@ -20,6 +20,7 @@ from mas_envs.episodes.schema import Episode, Turn
 from mas_envs.errors import BadFile
 
 MILLION = 1_000_000
+NEARLY_ALL = 0.9  # from here on, calls that do not fit the context mean that nothing was measured
 COUNTED = "all stored turns, of failed and of repeated episodes too"
 
 
@@ -41,13 +42,17 @@ def read_prices(path: Path) -> dict[str, Price]:
     """
     import yaml
 
+    from benchmarks.suites.yaml_text import read_yaml
+
     fix = "write a line `MODEL: {prompt: USD, response: USD}` for each, per million tokens"
     try:
-        content = yaml.safe_load(path.read_text("utf-8"))
+        content = read_yaml(path.read_text("utf-8"))
     except OSError as error:
         raise BadFile(path, f"cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise BadFile(path, f"not YAML ({' '.join(str(error).split()):.80})", fix=fix) from None
+        mark = getattr(error, "problem_mark", None)
+        line = mark.line + 1 if mark else None
+        raise BadFile(path, f"not YAML: {getattr(error, 'problem', error)}", line, fix) from None
     if not isinstance(content, dict) or not content:
         raise BadFile(path, "no price table", fix=fix)
     found = {}
@@ -65,7 +70,8 @@ class _Calls:
     """The calls of one agent to one model. `uncounted`: of those nobody counted the tokens."""
 
     def __init__(self) -> None:
-        self.calls = self.failed_calls = self.truncated = self.uncounted = 0
+        self.calls = self.failed_calls = self.uncounted = 0
+        self.truncated = self.overflowed = self.empty = 0
         self.prompt_tokens = self.response_tokens = 0
         self.seconds = array("d")
 
@@ -73,8 +79,12 @@ class _Calls:
         self.calls += 1
         self.failed_calls += failed
         self.truncated += turn.finish_reason == "length"
-        # A prompt too long is refused unread; every other one has tokens.
-        self.uncounted += turn.prompt_tokens == 0 and turn.finish_reason != "overflow"
+        self.overflowed += turn.finish_reason == "overflow"
+        if turn.finish_reason != "overflow":
+            # A prompt too long is refused unread; every other one has tokens, and so has its
+            # answer: at the least the one that ends it.
+            self.uncounted += 0 in (turn.prompt_tokens, turn.response_tokens)
+            self.empty += turn.finish_reason != "length" and not turn.text.strip()
         self.prompt_tokens += turn.prompt_tokens
         self.response_tokens += turn.response_tokens
         self.seconds.append(turn.seconds)
@@ -87,7 +97,8 @@ class _Calls:
         return usd / MILLION
 
 
-_COUNTS = ("calls", "failed_calls", "truncated", "uncounted", "prompt_tokens", "response_tokens")
+_COUNTS = ("calls", "failed_calls", "truncated", "overflowed", "empty", "uncounted",
+           "prompt_tokens", "response_tokens")  # fmt: skip
 
 
 class Usage:
@@ -109,14 +120,28 @@ class Usage:
                 calls = models[turn.model] = _Calls()
             calls.add(turn, failed)
 
+    def problem(self, episodes: int) -> str | None:
+        """Why so many episodes measured no model: an agent's prompts did not fit its context."""
+        for agent, models in sorted(self._calls.items()):
+            calls = sum(each.calls for each in models.values())
+            overflowed = sum(each.overflowed for each in models.values())
+            if overflowed and overflowed >= NEARLY_ALL * max(calls, episodes):
+                return (
+                    f"{overflowed} of {calls} calls of {agent} did not fit the model's context, so "
+                    "nothing was measured; serve it with a longer one, or lower --max-tokens, and "
+                    "play into another folder"
+                )
+        return None
+
     def summary(self, prices: Prices | None = None) -> dict[str, Any]:
         """{"counted", "agents": {agent: {…}}, "cost_usd", "unpriced", "prices"}, ready for JSON.
 
         "counted" says in words which calls are. Of an agent: the counts of calls (`failed_calls` in
-        episodes that failed, `truncated` at max_tokens, `uncounted` without token counts from the
-        server), tokens, `models`, `seconds` from asking to the answer (of agents that are asked in
-        parallel: to the last answer; retries and waits included) as total, mean, median, p95 and
-        max, and `cost_usd`.
+        episodes that failed, `truncated` at max_tokens or where the context ended, `overflowed`
+        because the prompt did not fit it, `empty` answers besides these, `uncounted` without token
+        counts from the server), tokens, `models`, `seconds` from asking to the answer (of agents
+        that are asked in parallel: to the last answer; retries and waits included) as total, mean,
+        median, p95 and max, and `cost_usd`.
         A cost is None without a price table, where a model (listed in "unpriced") is not in it,
         and where tokens were not counted.
         """

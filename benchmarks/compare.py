@@ -16,6 +16,7 @@ from mas_envs.errors import UserError
 
 Metric = Literal["avg", "pass"]
 # What may differ without a word: the policies are what is compared, the rest decides no score.
+WORDS = 100  # characters of a question that are kept
 EXPECTED = {"suite", "questions", "policies", "seed"}
 
 
@@ -41,6 +42,8 @@ class Comparison:
     metrics: dict[str, Compared]
     correct: dict[str, tuple[int, int]]
     """Question → correct samples of A and of B."""
+    texts: dict[str, str]
+    """Question → its first words, for whoever has the suite; not in the JSON."""
 
     def to_json(self) -> dict[str, Any]:
         """All of it; every gain says its unit."""
@@ -86,7 +89,9 @@ def compare(a: Path, b: Path) -> Comparison:
     if a.samefile(b):
         raise UserError(f"{a} and {b} are the same run; give two runs")
     _check_comparable(first, second)
-    (before, graders), (after, other_graders) = _read(first), _read(second)
+    texts: dict[str, str] = {}
+    before, graders = _read(first, texts)
+    after, other_graders = _read(second, texts)
     _check_same_questions(a, b, before, after)
     k, warnings = first.settings.k, _warnings(first.settings, second.settings)
     if graders != other_graders:
@@ -94,7 +99,8 @@ def compare(a: Path, b: Path) -> Comparison:
     questions = sorted(before)
     metrics = {f"{metric}@{k}": _compared(before, after, k, metric) for metric in get_args(Metric)}
     correct = {question: (sum(before[question]), sum(after[question])) for question in questions}
-    return Comparison(str(a), str(b), first.settings.suite, k, warnings, metrics, correct)
+    suite = first.settings.suite
+    return Comparison(str(a), str(b), suite, k, warnings, metrics, correct, texts)
 
 
 Outcomes = Mapping[str, list[bool]]
@@ -132,8 +138,11 @@ def _check_same_questions(a: Path, b: Path, before: Outcomes, after: Outcomes) -
         )
 
 
-def _read(stored: Stored) -> tuple[dict[str, list[bool]], set[str]]:
-    """Question → correctness of its k samples, and the graders. Raises `UserError` unless whole."""
+def _read(stored: Stored, texts: dict[str, str]) -> tuple[dict[str, list[bool]], set[str]]:
+    """Question → correctness of its k samples, and the graders; fills in the questions' `texts`.
+
+    Raises `UserError` unless the run is whole.
+    """
     found: dict[str, dict[int, bool]] = {}
     graders = set()
     settings = stored.settings
@@ -144,6 +153,7 @@ def _read(stored: Stored) -> tuple[dict[str, list[bool]], set[str]]:
         if grade is not None and grade.correct is not None:
             found.setdefault(episode.task, {})[episode.sample] = grade.correct
             graders.add(grade.grader)
+            texts.setdefault(episode.task, " ".join(episode.question[: 2 * WORDS].split())[:WORDS])
     whole = all(len(samples) == settings.k for samples in found.values())
     if not whole or len(found) != settings.questions:
         problem = stored.summary()["problem"] or f"not {settings.k} samples of each question"

@@ -9,7 +9,7 @@ interval should miss on either side in 2.5 % of runs; more is a fault, less is c
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
@@ -126,6 +126,13 @@ PAIRS = (
     Pair("95 % won", SURE, won=0.95),
 )
 
+RARE = (
+    Pair("all questions 0.05; 2 % won", Difficulty(0.05e6, 0.95e6), won=0.02),
+    Pair("all questions 0.05; 5 % won", Difficulty(0.05e6, 0.95e6), won=0.05),
+    Pair("mean 0.05; 2 % lost", Difficulty(0.05, 0.95), lost=0.02),
+)
+"""Few large differences among many small ones: a run may hold none of the large ones."""
+
 
 class Coverage(NamedTuple):
     """Shares of runs whose interval lies below the truth, and above it; its mean width."""
@@ -156,9 +163,9 @@ def single_runs(runs: int, seed: int = 0) -> Iterator[Coverage]:
                 yield _coverage(case.name, questions, metric, truth, np.array(found))
 
 
-def paired_runs(runs: int, seed: int = 0) -> Iterator[Coverage]:
+def paired_runs(runs: int, seed: int = 0, cases: Sequence[Pair] = PAIRS) -> Iterator[Coverage]:
     """The difference in avg@16 and pass@16 of two systems."""
-    for case in PAIRS:
+    for case in cases:
         for questions in QUESTIONS:
             rng = np.random.default_rng([seed, questions])
             chances = case.draw(rng, (runs, questions))
@@ -191,8 +198,12 @@ def main(
     seed: Annotated[int, typer.Option(min=0)] = 0,
 ) -> None:
     """Coverage of the 95 % intervals, in percent of the runs, and their mean width in points."""
-    for title, simulated in (("a score", single_runs), ("a difference", paired_runs)):
-        found = list(simulated(runs, seed))
+    tables = {
+        "a score": single_runs(runs, seed),
+        "a difference": paired_runs(runs, seed),
+        "a difference that few questions make": paired_runs(runs, seed, RARE),
+    }
+    for title, found in tables.items():
         show(f"95 % interval of {title}, {runs:,} runs of {SAMPLES} samples a question",
              COLUMNS, map(_row, found))  # fmt: skip
 

@@ -4,6 +4,7 @@ runs/demo                     a run or checkpoint of mas-train: each role played
 PATH or org/name              a model's folder or id, run in this process (needs mas-gym[train])
 http://host:8000/v1#MODEL     an OpenAI-compatible server
 scripted:adder                a built-in script that plays the `arith` suite, to try things out
+scripted:searcher             another one, for `tinyworld`
 scripted:package.module:name  your own function of a `Request`
 solver=…,verifier=…           one of these for each role, or for one agent (solver_1=…)
 """
@@ -39,6 +40,7 @@ class Source(NamedTuple):
     api_key_env: str | None = None
     dtype: str | None = None
     device: str | None = None
+    timeout_s: float = 600.0  # of one answer of a server
 
 
 class Team(NamedTuple):
@@ -110,8 +112,9 @@ def _policy(target: str, source: Source) -> tuple[Policy, dict[str, Any]]:
         model = model or source.model or ""
         if not model:
             raise UserError(f"which model of {url}? write {url}#MODEL, or pass --model MODEL")
-        key = _api_key(source.api_key_env)
-        return HTTPPolicy(url, model, api_key=key), {"target": f"{url}#{model}"}
+        url, key = url.rstrip("/"), _api_key(source.api_key_env)
+        policy = HTTPPolicy(url, model, api_key=key, timeout_s=source.timeout_s)
+        return policy, {"target": f"{url}#{model}"}
     return _engine(target, source)
 
 
@@ -201,4 +204,24 @@ def adder(request: Request) -> str:
     return f"{sums[0] if sums else '0'} makes \\boxed{{{guess}}}"
 
 
-SCRIPTS: dict[str, Callable[[Request], str]] = {"adder": adder}
+def searcher(request: Request) -> str:
+    """Plays tinyworld: searches for the question once, and answers with a name or number that
+    stands in the best passage and not in the question.
+    """
+    shown = request.messages[-1].content
+    question = next(iter(re.findall(r"^Question: (.+)$", shown, re.M)), "")
+    passages = re.findall(r"^\[\d+\] (.+)$", shown, re.M)
+    if request.role == "verifier":
+        return f"<verify>{'yes' if passages else 'no'}</verify>"
+    if request.role != "answer" and not passages:
+        return f"<search>{question}</search>"
+    number = re.search(r"year|many|long", question)
+    name = r"\d[\d,]*" if number else r"[A-Z]\w+(?: [A-Z]\w+)*"
+    named = re.findall(r"[A-Z]\w+(?: [A-Z]\w+)*", question[1:])
+    best = [one for one in passages if any(entity in one for entity in named)] or passages
+    found = [one for one in re.findall(name, " ".join(best[:1])) if one not in question]
+    guess = random.Random(request.seed).choice(found[:4]) if found else "unknown"
+    return f"<answer>{guess}</answer>"
+
+
+SCRIPTS: dict[str, Callable[[Request], str]] = {"adder": adder, "searcher": searcher}

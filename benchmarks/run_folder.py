@@ -47,6 +47,8 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_de
     sampling: Sampling
     k: int
     seed: int
+    passages: str | None = None
+    """Digest of what is searched, where it is not the environment's own and the retriever tells."""
     credit: dict[str, Any] | None = None
     """Of a folder that `mas-bench credit` wrote, whose episodes replay those of another run."""
 

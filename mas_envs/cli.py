@@ -208,7 +208,8 @@ def _replay_all(path: Path, number: int | None, overrides: dict[str, Any]) -> No
         for place, episode in enumerate(_stored(path)):
             if number in (None, place):
                 try:
-                    testing.check_replay(testing.env_of(episode, made, **overrides), episode)
+                    env = testing.env_of(episode, made, **overrides)
+                    testing.check_replay(env, episode, overrides)
                 except ReplayMismatch as mismatch:
                     raise ReplayMismatch(f"{path}: episode {place}: {mismatch}") from None
                 count += 1

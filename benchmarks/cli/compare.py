@@ -6,16 +6,20 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.cli.notes import counted, note
+from benchmarks.cli.notes import counted, note, signed
 from benchmarks.compare import Compared, Comparison
 from benchmarks.compare import compare as compare_runs
+from benchmarks.contents import foreign
 from benchmarks.metrics import Score
 from benchmarks.run_folder import write_json
 from mas_envs.errors import BadFile
+
+LONGEST = 20  # characters of a question's id in a line
 
 
 def compare(
@@ -33,9 +37,12 @@ def compare(
     if json is not None and not json.parent.is_dir():
         raise BadFile(json, "its folder does not exist", fix="create it, or give another file")
     found = compare_runs(a, b)
-    Console().print(_scores(found))
-    if (listed := _questions(found, top)) is not None:
-        Console().print(listed)
+    console = Console()
+    console.print(_scores(found))
+    for line in _notes(found):
+        note.print(f"note: {line}")
+    if (listed := _questions(found, top, console.width)) is not None:
+        console.print(listed)
     for warning in found.warnings:
         note.print(f"warning: the runs differ not only in their policies: {warning}")
     if json is not None:
@@ -45,7 +52,10 @@ def compare(
 
 def _scores(found: Comparison) -> Table:
     title = f"{found.suite['name']} · {counted(len(found.correct), 'question')} × {found.k} samples"
-    table = Table("95 % intervals", *found.metrics, title=title)
+    table = Table(title=title)
+    table.add_column("95 % intervals", overflow="fold")
+    for metric in found.metrics:
+        table.add_column(metric, no_wrap=True)
     columns = list(found.metrics.values())
     table.add_row(Text(f"A  {found.a}"), *(_score(each.a) for each in columns))
     table.add_row(Text(f"B  {found.b}"), *(_score(each.b) for each in columns))
@@ -63,12 +73,12 @@ def _score(one: Score) -> str:
 
 def _points(compared: Compared) -> str:
     found = compared.difference
-    return f"{found.points:+.1f} ({found.low:+.1f} to {found.high:+.1f})"
+    return f"{signed(found.points)} ({signed(found.low)} to {signed(found.high)})"
 
 
 def _relative(compared: Compared) -> str:
     relative = compared.difference.relative
-    return "—" if relative is None else f"{relative:+.1f} %"
+    return "—" if relative is None else f"{signed(relative)} %"
 
 
 def _p_value(compared: Compared) -> str:
@@ -82,16 +92,48 @@ def _record(compared: Compared) -> str:
     return f"{len(found.wins)} / {len(found.ties)} / {len(found.losses)}"
 
 
-def _questions(found: Comparison, top: int) -> Table | None:
+def _notes(found: Comparison) -> list[str]:
+    """What the two last lines of the table may leave a reader wondering about."""
+    lines = []
+    if why := foreign(found.suite):
+        lines.append(f"both played other questions than the suite's: {why}")
+    for name, compared in found.metrics.items():
+        gain = compared.difference
+        holds_0 = gain.low <= 0 <= gain.high
+        if gain.p_value >= 0.05 and not holds_0:
+            lines.append(f"{name}: p is not below .05 though the interval leaves 0 out: of so few "
+                         "questions that differ the test is the more cautious one")  # fmt: skip
+        if gain.p_value < 0.05 and holds_0:
+            lines.append(
+                f"{name}: p is below .05 though the interval holds 0. The test asks only whether "
+                "these gains have their signs by chance; the interval also allows for questions "
+                "that would be lost and of which this suite has none"
+            )
+    if all(a == b for a, b in found.correct.values()):
+        lines.append(f"no question differs; of so few ({len(found.correct):,}) others still might, "
+                     "by as much as the interval says")  # fmt: skip
+    return lines
+
+
+def _questions(found: Comparison, top: int, width: int) -> Table | None:
     """The questions at which the runs differ most; None where they differ nowhere."""
     gains = {question: b - a for question, (a, b) in found.correct.items() if a != b}
     largest = sorted(gains, key=lambda question: (-abs(gains[question]), question))[:top]
     if not largest:
         return None
     shown = f"the {len(largest)} largest of {counted(len(gains), 'difference')}"
-    table = Table("question", "A right", "B right", "points", title=shown, title_justify="left")
+    table = Table(title=shown, title_justify="left")
+    wide = min(max(map(cell_len, ["question", *largest])), LONGEST)
+    counts = max(len("A right"), len(f"{found.k} of {found.k}"))
+    begins = max(width - wide - 2 * counts - len("+100.0") - 16, len("begins"))  # 16 of the frame
+    table.add_column("question", width=wide, overflow="fold")
+    table.add_column("A right", justify="right", width=counts)
+    table.add_column("B right", justify="right", width=counts)
+    table.add_column("points", justify="right", width=len("+100.0"))
+    table.add_column("begins", max_width=begins, no_wrap=True, overflow="ellipsis")
     for question in largest:
         a, b = found.correct[question]
-        points = f"{100 * gains[question] / found.k:+.1f}"
-        table.add_row(Text(question), f"{a} of {found.k}", f"{b} of {found.k}", points)
+        points = signed(100 * gains[question] / found.k)
+        of = (f"{right} of {found.k}" for right in (a, b))
+        table.add_row(Text(question), *of, points, Text(found.texts[question]))
     return table

@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from benchmarks.cli.copies import named_copies
 from benchmarks.cli.notes import note, quietly
 from benchmarks.suites import load_suite, suites
 from benchmarks.suites.contamination import Benchmarks, Touched, contamination
@@ -55,6 +57,8 @@ def check_contamination(
         typer.echo(json.dumps({name: _plain(one) for name, one in found.items()}, indent=1))
     else:
         Console().print(_table(found))
+        for line in _rows(found):
+            typer.echo(line)
         for match in (match for one in found.values() for match in one.examples):
             note.print(f"{match.kind}: question {match.question} of {match.suite} and training row "
                        f"{match.row} share: {match.shared}")  # fmt: skip
@@ -66,13 +70,10 @@ def check_contamination(
 
 
 def _suites(names: list[str] | tuple[()], data: list[str] | tuple[()]) -> dict[str, Any]:
-    folders = [Path(one) for one in data if "=" not in one]
+    files, folders = named_copies(data)
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"--data {folder}: no such folder; give SUITE=FILE or a folder")
-    files = {
-        name: Path(file) for name, _, file in (one.partition("=") for one in data if "=" in one)
-    }
     if not names:
         found: dict[str, Any] = {}
         for folder in folders:
@@ -104,15 +105,23 @@ def _questions(train: Path, question: str, answer: str) -> Iterator[str]:
 
 
 def _table(found: dict[str, Touched]) -> Table:
-    table = Table("suite", "questions", "touched", "exact", "contained", "13-gram", "training rows")
+    table = Table()
+    table.add_column("suite", overflow="fold")
+    for name in ("questions", "touched", "exact", "contained", "13-gram"):
+        table.add_column(name, justify="right", no_wrap=True)
     for name, one in found.items():
-        rows = one.rows
-        shown = ", ".join(map(str, rows[:SHOWN])) + (
-            f" and {len(rows) - SHOWN} more" if rows[SHOWN:] else ""
-        )
-        kinds = [str(len(one.by_kind.get(kind, ()))) for kind in ("exact", "contained", "13-gram")]
-        table.add_row(name, str(one.questions), str(len(one.touched)), *kinds, shown)
+        kinds = [len(one.by_kind.get(kind, ())) for kind in ("exact", "contained", "13-gram")]
+        counts = (one.questions, len(one.touched), *kinds)
+        table.add_row(Text(name), *(f"{count:,}" for count in counts))
     return table
+
+
+def _rows(found: dict[str, Touched]) -> Iterator[str]:
+    """Which rows of the training file touch each suite."""
+    for name, one in found.items():
+        if one.rows:
+            more = f" and {len(one.rows) - SHOWN:,} more" if one.rows[SHOWN:] else ""
+            yield f"training rows that touch {name}: {', '.join(map(str, one.rows[:SHOWN]))}{more}"
 
 
 def _plain(one: Touched) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.accounting import Usage
 from benchmarks.cli.notes import counted, note
-from benchmarks.cli.usage import print_usage
+from benchmarks.cli.usage import print_unheard, print_usage
 from benchmarks.diagnostics.credit import Credit
 from benchmarks.diagnostics.credit import credit as credit_of
 from benchmarks.diagnostics.references import REFERENCES
@@ -25,10 +25,11 @@ from benchmarks.metrics import Score
 from benchmarks.policies import Source, Team
 from benchmarks.run_folder import Settings, Stored, open_run, read_run, write_json
 from benchmarks.runner import writing
+from benchmarks.servers import check_servers, passages_digest
 from mas_envs.console import key_values, progress
-from mas_envs.episodes.schema import Episode
+from mas_envs.episodes.schema import Episode, Turn
 from mas_envs.episodes.store import read_episodes
-from mas_envs.errors import BadFile
+from mas_envs.errors import BadFile, UserError
 from mas_envs.workflow import WorkflowEnv
 
 SCRIPTS = ", ".join(f"scripted:{name}" for name in REFERENCES)
@@ -88,23 +89,43 @@ def credit(
     chosen, warnings = with_reference(stored, env, agent, replace, policy or (), source)
     for warning in warnings:
         note.print(f"warning: {warning}")
+    was, now = stored.settings.passages, passages_digest(env)
+    if was and now and was != now:
+        raise UserError(f"--env-arg retriever=…: its passages (digest {now}) are not those of the "
+                        f"run (digest {was}); give the same")  # fmt: skip
+    check_servers(chosen.policies.values())
     settings = _settings(stored, env, chosen, agent, replace, draws, limit, seed)
     out = folder / "credit" / _name(agent, replace) if out is None else out
     with open_run(out, settings) as replayed:
         found = _play(stored, replayed, env, chosen, concurrency)
-    usage = Usage()
+    usage, answers, unread = Usage(), 0, 0
     for episode in read_episodes(out / "episodes"):
         usage.add(episode)
+        said = _of_reference(episode, agent)
+        answers += len(said)
+        unread += sum(turn.parse_status != "ok" for turn in said)
     result = found.to_json() | {"replace": replace, "usage": usage.summary()}
+    result |= {"replacement_answers": answers, "replacement_unreadable": unread}
     for path in (out / "credit.json", *([json] if json else [])):
         write_json(path, result)
     Console().print(_table(found, replace))
     print_usage(result["usage"], "the replays' calls, of failed ones too")
+    print_unheard(result["usage"], settings.sampling.max_tokens)
+    if unread:
+        note.print(f"note: {unread:,} of {counted(answers, 'answer')} of {replace} as {agent} "
+                   "could not be read")  # fmt: skip
     for reason, count in found.left_out.items():
         note.print(f"left out: {counted(count, 'episode')} ({reason})")
     if "replay failed" in found.left_out:
         note.print("the same command plays again what failed")
     note.print(f"credit: {json or out / 'credit.json'}")
+
+
+def _of_reference(episode: Episode, agent: str) -> list[Turn]:
+    """What was said in a replay in the agent's place."""
+    decision = int(episode.provenance.get("decision", len(episode.events)))
+    mine = (turn for turn in episode.turns if agent in (turn.agent, turn.role))
+    return [turn for turn in mine if turn.index >= decision]
 
 
 def _settings(

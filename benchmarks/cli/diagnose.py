@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from benchmarks.cli.notes import counted, note
+from benchmarks.cli.notes import counted, note, seconds, signed
 from benchmarks.diagnostics import Diagnosis, Rate
 from benchmarks.diagnostics import diagnose as diagnose_episodes
 from benchmarks.diagnostics.agents import SearchResult
@@ -74,11 +74,15 @@ def tables(found: Diagnosis) -> list[Table]:
         shown.append(_rounds(found.rounds))
     if found.searches:
         shown.append(_searches(found.searches))
-    return [*shown, _agents(found)]
+    return [*shown, _agents(found), _unreadable(found)]
 
 
 def _table(title: str, *columns: str) -> Table:
-    return Table(*columns, title=title, title_justify="left")
+    """Whole at 80 columns: only the first column may take several lines."""
+    table = Table(title=title, title_justify="left")
+    for place, column in enumerate(columns):
+        table.add_column(column, no_wrap=place > 0, overflow="fold")
+    return table
 
 
 def _rate(rate: Rate) -> str:
@@ -87,14 +91,15 @@ def _rate(rate: Rate) -> str:
     return f"{rate.value:.1f} % ({rate.low:.1f} to {rate.high:.1f})"
 
 
-def _counted_rate(rate: Rate) -> str:
-    return _rate(rate) if rate.value is None else f"{rate.hits} of {rate.of}: {_rate(rate)}"
+def _counted_rate(rate: Rate, between: str = ": ") -> str:
+    counts = f"{rate.hits:,} of {rate.of:,}"
+    return _rate(rate) if rate.value is None else f"{counts}{between}{_rate(rate)}"
 
 
 def _matrix(found: VerdictResult) -> Table:
     table = _table("Verdicts", "verdict", *found.states)
     for verdict, row in found.matrix.items():
-        table.add_row(verdict, *(str(row[state]) for state in found.states))
+        table.add_row(verdict, *(f"{row[state]:,}" for state in found.states))
     return table
 
 
@@ -109,12 +114,12 @@ def _quality(found: VerdictResult) -> Table:
         table.add_row(f"{verdict}, {AFTER[state]}", _counted_rate(recall))
     table.add_row("could not be read", _counted_rate(found.invalid))
     if found.invalid.hits:
-        read = ", ".join(f"{name} {count}" for name, count in found.read_as.items() if count)
+        read = ", ".join(f"{name} {count:,}" for name, count in found.read_as.items() if count)
         table.add_row("… and counted as", read or "not recorded")
     if found.answered is not None:
         table.add_row(f"right answers after {yes}", _counted_rate(found.answered))
     if found.undecided:
-        table.add_row("not judged", str(found.undecided))
+        table.add_row("not judged", f"{found.undecided:,}")
     return table
 
 
@@ -123,7 +128,8 @@ def _revisions(found: RevisionResult) -> Table:
     table = _table(title, "draft", "revised", "wrong before: now right", "right before: now wrong")
 
     def add(name: str, one: Revision) -> None:
-        table.add_row(name, str(one.revisions), _counted_rate(one.helped), _counted_rate(one.hurt))
+        rates = (_counted_rate(rate, ":\n") for rate in (one.helped, one.hurt))
+        table.add_row(name, f"{one.revisions:,}", *rates)
 
     for one in found.by_round:
         add(str(one.round), one)
@@ -135,35 +141,42 @@ def _revisions(found: RevisionResult) -> Table:
 
 def _rounds(found: list[Round]) -> Table:
     title = "Had the team stopped after round"
-    table = _table(title, "round", "played by", "avg", "gain, points", "tokens spent")
+    table = _table(title, "round", "played by", "avg", "gain, points", "tokens")
     for one in found:
         gain = one.gain
-        points = "" if gain is None else f"{gain.points:+.1f} ({gain.low:+.1f} to {gain.high:+.1f})"
+        points = ""
+        if gain is not None:
+            points = f"{signed(gain.points)} ({signed(gain.low)} to {signed(gain.high)})"
         tokens = f"{one.response_tokens:,}" if one.response_tokens else "—"
-        table.add_row(str(one.round), str(one.episodes), _rate(one.stop_after), points, tokens)
+        table.add_row(str(one.round), f"{one.episodes:,}", _rate(one.stop_after), points, tokens)
     return table
 
 
 def _searches(found: SearchResult) -> Table:
     table = _table(f"Searches: {found.mean:.2f} per episode", "searches", "episodes", "right")
     for one in found.by_count:
-        table.add_row(str(one.searches), str(one.episodes), _counted_rate(one.right))
+        table.add_row(str(one.searches), f"{one.episodes:,}", _counted_rate(one.right))
     return table
 
 
 def _agents(found: Diagnosis) -> Table:
-    columns = ("agent", "calls", "per episode", "tokens per episode", "s per call", "cut off",
-               "invalid")  # fmt: skip
+    columns = ("agent", "calls", "per episode", "tokens/episode", "s per call", "cut off")
     table = _table("Agents, in finished episodes", *columns)
     for name, agent in found.agents.items():
         tokens = agent.response_tokens_per_episode
         table.add_row(
             Text(name),
-            str(agent.calls),
+            f"{agent.calls:,}",
             f"{agent.calls_per_episode:.2f}",
             "—" if tokens is None else f"{tokens:,.0f}",
-            f"{agent.seconds_per_call:.3f}",
-            str(agent.cut_off),
-            _counted_rate(agent.invalid),
+            seconds(agent.seconds_per_call),
+            f"{agent.cut_off:,}",
         )
+    return table
+
+
+def _unreadable(found: Diagnosis) -> Table:
+    table = _table("Turns that could not be read", "agent", "95 % intervals")
+    for name, agent in found.agents.items():
+        table.add_row(Text(name), _counted_rate(agent.invalid))
     return table

@@ -85,7 +85,7 @@ def _training(spec: Suite, path: Path, folder: Path) -> None:
     out = folder / f"{spec.name}_train.jsonl"
     counts = write_training(spec, path, out, Benchmarks(known))
     kinds = ("train", "dev", "overlap", "left out")
-    typer.echo(f"{out}: " + ", ".join(f"{counts[kind]} {kind}" for kind in kinds))
+    typer.echo(f"{out}: " + ", ".join(f"{counts[kind]:,} {kind}" for kind in kinds))
     missing = [one for one in suites() if one not in known]
     if missing:
         note.print(f"note: not held against {', '.join(missing)}: fetch them to {folder} and "

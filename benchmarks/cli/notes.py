@@ -16,8 +16,20 @@ note = Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
 
 
 def counted(count: int, thing: str) -> str:
-    """3, "row" → "3 rows"."""
-    return f"{count} {thing}{'' if count == 1 else 's'}"
+    """1342, "row" → "1,342 rows"."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def signed(number: float) -> str:
+    """+3.1, −0.4 and +0.0, as the report writes them."""
+    return f"{round(number, 1) + 0.0:+.1f}".replace("-", "−")
+
+
+def seconds(s: float) -> str:
+    """A duration in seconds to about three digits, never as a power of ten."""
+    if s < 0.001:
+        return "< 0.001"
+    return f"{s:.3f}" if s < 1 else f"{s:.1f}" if s < 100 else f"{s:,.0f}"
 
 
 def load_with_notes(name: str, data: Path | None) -> TaskSet:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from benchmarks.accounting import read_prices
 from benchmarks.cli.notes import note
 from benchmarks.cli.scores import print_scores
 from benchmarks.cli.usage import print_usage
@@ -30,7 +31,8 @@ Folders = Annotated[
 Out = Annotated[
     Path | None,
     typer.Option(
-        help="Folder for tables, plots, diagnostics and a page with every conversation.",
+        help="New folder (or that of the same runs' report) for tables, plots, diagnostics and a "
+        "page with every conversation.",
     ),
 ]
 Markdown = Annotated[
@@ -39,26 +41,38 @@ Markdown = Annotated[
 Latex = Annotated[
     Path | None, typer.Option("--latex", metavar="FILE", help="Write the table there, booktabs.")
 ]
+PriceTable = Annotated[
+    Path | None,
+    typer.Option("--prices", metavar="FILE.yaml", help="Adds up costs; a table as for `run`."),
+]
 
 
 def report(
-    folders: Folders, out: Out = None, markdown_file: Markdown = None, latex_file: Latex = None
+    folders: Folders,
+    out: Out = None,
+    markdown_file: Markdown = None,
+    latex_file: Latex = None,
+    prices: PriceTable = None,
 ) -> None:
     """Print the scores of runs, recomputed from their stored episodes: avg@k and pass@k per suite.
 
-    A run with missing samples has no number. A mean is that of all suites of the table.
+    A run with missing samples has no number. A system has a mean only if it has a number for all
+    suites of the table. A suite is marked † where the questions or golds were not those of the
+    benchmark, and * where only some were asked (--limit).
     """
+    priced = None if prices is None else read_prices(prices)
     for file in (markdown_file, latex_file):
         if file is not None and not file.parent.is_dir():
             raise BadFile(file, "its folder does not exist", fix="create it, or give another file")
     found = systems(folders)
     runs = [run for system in found for run in system.runs.values()]
-    summaries = {run.folder: run.summary() for run in runs}
+    summaries = {run.folder: run.summary(priced) for run in runs}
     table = score_table(found, lambda run: summaries[run.folder])
     if len(runs) == 1:
         _print_one(runs[0], summaries[runs[0].folder])
     else:
-        Console().print(terminal(table))
+        console = Console()
+        console.print(*terminal(table, console.width))
         for line in (EXPLAINED, *table.notes):
             note.print(line)
     for file, text in ((markdown_file, markdown(table)), (latex_file, latex(table))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -12,23 +12,39 @@ import typer
 
 from benchmarks.accounting import Prices as PriceList
 from benchmarks.accounting import read_prices
+from benchmarks.cli.copies import named_copies
 from benchmarks.cli.notes import load_with_notes, note
 from benchmarks.cli.playing import play_with_progress
 from benchmarks.cli.scores import print_scores
-from benchmarks.cli.usage import print_usage
+from benchmarks.cli.usage import print_unheard, print_usage
 from benchmarks.environment import Flags, as_trained, environment
 from benchmarks.policies import Made, Source, Team, team
 from benchmarks.prompt_copies import copy_prompts
 from benchmarks.run_folder import Settings, open_run, write_json
+from benchmarks.samples import finished
+from benchmarks.servers import check_servers, passages_digest
 from benchmarks.suites import data_file, fingerprint, suite
 from benchmarks.trained import origins
+from mas_envs.console import epilog
 from mas_envs.episodes.schema import Sampling
-from mas_envs.errors import UserError
+from mas_envs.errors import UnknownName, UserError
 from mas_envs.policies.named import targets_named
 from mas_envs.tasks import Task, TaskSet
 from mas_envs.workflow import WorkflowEnv
 
 MAX_TOKENS = 4096
+MOST = 100_000  # samples per question
+
+EXAMPLES = epilog([
+    "mas-bench run arith --policy scripted:adder --k 4 --out runs/try",
+    "mas-bench run aime24 --data suites --out runs/aime24 \\",
+    "    --policy http://localhost:8000/v1#Qwen3-4B",
+    "mas-bench run aime24 --data aime24=mine.jsonl --policy runs/demo --out runs/1",
+    "mas-bench run math500 --data suites --out runs/math500 \\",
+    "    --policy solver=models/solver,verifier=models/verifier",
+    "mas-bench run nq --data suites --policy models/team --out runs/nq \\",
+    "    --env-arg retriever=http://localhost:8100",
+])  # fmt: skip
 
 SuiteNames = Annotated[
     list[str],
@@ -36,58 +52,84 @@ SuiteNames = Annotated[
 ]
 Out = Annotated[
     Path,
-    typer.Option(
-        help="Folder of the run, of several suites with a folder for each in it; the same command "
-        "continues it."
-    ),
+    typer.Option(metavar="DIR", help="Folder of the run; of several suites each gets one in it."),
 ]
 Policies = Annotated[
     list[str],
     typer.Option(
         "--policy",
-        help="Run folder of mas-train, model folder or id, http://host/v1#MODEL, scripted:adder or "
-        "scripted:package.module:function; role=… or agent=… for one only. Repeatable. A trained "
-        "team is measured as it was trained: what its run says is the default of --env, --env-arg, "
-        "--prompts and --max-tokens.",
+        metavar="POLICY",
+        help="Who plays: a run of mas-train (its own --env, --env-arg, --prompts and --max-tokens "
+        "are the defaults then), a model's folder or id, http://host/v1#MODEL, scripted:adder, "
+        "scripted:searcher, scripted:MODULE:FUNCTION (a Request → its text); role=… is for one "
+        "role or agent. Repeatable.",
     ),
 ]
 LocalCopy = Annotated[
-    Path | None, typer.Option(help="Local copy of the suite, or the folder of `mas-bench fetch`.")
+    list[str] | None,
+    typer.Option(
+        "--data",
+        metavar="PATH",
+        help="Local copy of the suite, folder of `mas-bench fetch`, or SUITE=FILE. Repeatable.",
+    ),
 ]
-Samples = Annotated[int, typer.Option("--k", "-k", min=1, help="Samples per question.")]
-Temperature = Annotated[float, typer.Option(min=0)]
-Share = Annotated[float, typer.Option(min=0, max=1)]
-TopK = Annotated[int, typer.Option(min=0, help="0: off.")]
+Samples = Annotated[
+    int, typer.Option("--k", "-k", metavar="N", min=1, max=MOST, help="Samples per question.")
+]
+Temperature = Annotated[float, typer.Option(metavar="X", min=0)]
+Share = Annotated[float, typer.Option(metavar="X", min=0, max=1)]
+TopK = Annotated[int, typer.Option(metavar="N", min=0, help="0: off.")]
 MaxTokens = Annotated[
-    int | None, typer.Option(min=1, help=f"Per turn; {MAX_TOKENS} if no run says otherwise.")
+    int | None,
+    typer.Option(metavar="N", min=1, help=f"Per turn; {MAX_TOKENS} if no run says otherwise."),
 ]
-Seed = Annotated[int, typer.Option(min=0)]
-Concurrency = Annotated[int, typer.Option(min=1, help="Episodes in flight.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0)]
+Concurrency = Annotated[int, typer.Option(metavar="N", min=1, help="Episodes in flight.")]
 Env = Annotated[
-    str | None, typer.Option(help="Environment id or module:Class; default: the suite's.")
+    str | None,
+    typer.Option(metavar="ENV", help="Environment id or module:Class; default: the suite's."),
 ]
 EnvArguments = Annotated[
     list[str] | None,
-    typer.Option("--env-arg", help="Environment argument, like max_rounds=3. Repeatable."),
+    typer.Option(
+        "--env-arg",
+        metavar="KEY=VALUE",
+        help="Argument of the environment, like max_rounds=3. Search suites but tinyworld need "
+        "retriever=INDEX or a server's URL. Repeatable.",
+    ),
 ]
 Prompts = Annotated[
-    str | None, typer.Option(help="Prompt set: a name, FILE.toml or role=FILE.toml,….")
+    str | None,
+    typer.Option(metavar="SET", help="Prompts: a set's name, FILE.toml or role=FILE.toml,…"),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="Only the first N questions.")]
-ServedModel = Annotated[str | None, typer.Option(help="Model of a server, if its URL has none.")]
+Limit = Annotated[int | None, typer.Option(metavar="N", min=1, help="Only the first N questions.")]
+ServedModel = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Model of a server, if its URL has none.")
+]
 KeyVariable = Annotated[
-    str | None, typer.Option(help="Environment variable that holds the server's API key.")
+    str | None,
+    typer.Option(metavar="VARIABLE", help="Environment variable with the server's API key."),
+]
+TimeoutS = Annotated[
+    float,
+    typer.Option(metavar="S", min=0.001, help="Seconds for one answer of a server, with retries."),
 ]
 PriceTable = Annotated[
     Path | None,
     typer.Option(
         "--prices",
-        metavar="FILE.yaml",
-        help="Adds up costs: `MODEL: {prompt: USD, response: USD}`, per million tokens.",
+        metavar="FILE",
+        help="Adds up costs by a YAML file: `MODEL: {prompt: USD, response: USD}`, per million "
+        "tokens.",
     ),
 ]
-Dtype = Annotated[str | None, typer.Option(help="Of local models; float32 on CPU, else bfloat16.")]
-Device = Annotated[str | None, typer.Option(help="Of local models; cuda if there is.")]
+Dtype = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Of local models; float32 on CPU, else bfloat16."),
+]
+Device = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of local models; cuda if there is.")
+]
 
 
 def run(
@@ -108,14 +150,16 @@ def run(
     limit: Limit = None,
     model: ServedModel = None,
     api_key_env: KeyVariable = None,
+    timeout_s: TimeoutS = 600.0,
     dtype: Dtype = None,
     device: Device = None,
     prices: PriceTable = None,
 ) -> None:
     """Play SUITEs and print avg@k and pass@k. Interrupted? The same command continues."""
-    folders = _folders(names, out, data)
+    copies = _copies(names, data or ())
+    folders = _folders(names, out)
     priced = None if prices is None else read_prices(prices)
-    loaded = [load_with_notes(name, data) for name in names]
+    loaded = [load_with_notes(name, copies[name]) for name in names]
     flags = _as_trained(Flags(env, env_arg or (), prompts, max_tokens), policy)
     sampling = Sampling(
         temperature=temperature,
@@ -124,14 +168,14 @@ def run(
         max_tokens=flags.max_tokens or MAX_TOKENS,
     )
     made: Made = {}
-    source = Source(model, api_key_env, dtype, device)
+    source = Source(model, api_key_env, dtype, device, timeout_s)
     jobs = []
     for name, tasks, folder in zip(names, loaded, folders, strict=True):
         played = environment(name, tasks, flags)
         chosen = team(policy, played, source, made)
         asked = list(tasks[:limit] if limit else tasks)
         settings = Settings(
-            suite=_identity(name, tasks, data),
+            suite=_identity(name, tasks, copies[name]),
             questions=len(asked),
             env=played.spec.to_dict(),
             prompts=played.prompts_id,
@@ -139,8 +183,10 @@ def run(
             sampling=sampling,
             k=k,
             seed=seed,
+            passages=passages_digest(played),
         )
         jobs.append(_Job(folder, settings, played, chosen, asked))
+    check_servers(policy for job in jobs if job.missing() for policy in job.team.policies.values())
     whole = [_play(job, flags.prompts, concurrency, priced) for job in jobs]
     if not all(whole):
         raise typer.Exit(1)
@@ -155,17 +201,35 @@ class _Job(NamedTuple):
     team: Team
     tasks: list[Task]
 
+    def missing(self) -> bool:
+        """Whether a sample has still to be played."""
+        return len(finished(self.folder / "episodes")) < self.settings.questions * self.settings.k
 
-def _folders(names: list[str], out: Path, data: Path | None) -> list[Path]:
+
+def _copies(names: list[str], data: Sequence[str]) -> dict[str, Path | None]:
+    """The local copy of each suite, or the folder that holds it."""
+    files, paths = named_copies(data)
+    if len(paths) > 1:
+        raise UserError(f"--data {paths[0]}, --data {paths[1]}: say of which suite each is: "
+                        "SUITE=FILE")  # fmt: skip
+    if len(names) > 1 and paths and not paths[0].is_dir():
+        raise UserError(f"--data {paths[0]}: is one file for {len(names)} suites; give the folder "
+                        "that mas-bench fetch wrote, or SUITE=FILE for each")  # fmt: skip
+    known = [suite(name).name for name in names]
+    for name in files:
+        if name not in known:
+            raise UnknownName("suite", name, known, where="--data")
+    whole = paths[0] if paths else None
+    return {name: files.get(own, whole) for name, own in zip(names, known, strict=True)}
+
+
+def _folders(names: list[str], out: Path) -> list[Path]:
     """Where each suite goes. Raises `UserError` for what several suites cannot share."""
     if len(names) == 1:
         return [out]
     folders = [suite(name).name for name in names]
     if twice := [name for name, count in Counter(folders).items() if count > 1]:
         raise UserError(f"suite {twice[0]!r} is named twice; play it into another --out")
-    if data is not None and not data.is_dir():
-        raise UserError(f"--data {data}: is one file for {len(names)} suites; give the folder that "
-                        "mas-bench fetch wrote")  # fmt: skip
     if (out / "run.json").exists():
         raise UserError(f"--out {out}: holds the run of a single suite; give another folder")
     return [out / folder for folder in folders]
@@ -181,6 +245,7 @@ def _play(job: _Job, prompts: str | None, concurrency: int, prices: PriceList | 
     write_json(job.folder / "summary.json", summary)
     print_scores(stored, summary)
     print_usage(summary["usage"])
+    print_unheard(summary["usage"], job.settings.sampling.max_tokens)
     if len(summary["graders"]) > 1:
         note.print(f"note: verdicts of several graders ({', '.join(summary['graders'])}); "
                    f"mas-bench rescore {job.folder} gives those of one")  # fmt: skip

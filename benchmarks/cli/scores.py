@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.cli.notes import counted, note
+from benchmarks.contents import foreign
 from benchmarks.run_folder import Stored
 
 
@@ -24,12 +25,14 @@ def print_scores(stored: Stored, summary: Mapping[str, Any]) -> None:
         if "@" not in metric:
             continue
         if score is None:
-            table.add_row(metric, "—", "—", str(settings.questions), str(settings.k))
+            table.add_row(metric, "—", "—", f"{settings.questions:,}", str(settings.k))
             continue
         between = f"{score['low']:.1f} to {score['high']:.1f}"
-        counts = (str(score["questions"]), str(score["samples"]))
+        counts = (f"{score['questions']:,}", str(score["samples"]))
         table.add_row(metric, f"{score['value']:.1f} %", between, *counts)
     Console().print(table)
+    if why := foreign(settings.suite):
+        note.print(f"note: {settings.suite['name']}: {why}")
     if settings.questions < settings.suite["rows"]:
         note.print(f"note: {settings.questions} of the suite's {settings.suite['rows']} questions")
     if summary["undecided"]:

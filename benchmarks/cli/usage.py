@@ -37,6 +37,20 @@ def print_usage(usage: Mapping[str, Any], title: str = "all calls, of failed epi
         note.print(f"note: of {counted(uncounted, 'call')} nobody counted the tokens{cost}")
 
 
+def print_unheard(usage: Mapping[str, Any], max_tokens: int) -> None:
+    """On stderr, which calls count as wrong though the model did not come to say its answer."""
+    for agent, used in usage["agents"].items():
+        calls = f"of {counted(used['calls'], 'call')} of {agent}"
+        if used["truncated"]:
+            note.print(f"note: {used['truncated']} {calls} were cut off at max_tokens {max_tokens} "
+                       "or the end of the model's context; raise --max-tokens")  # fmt: skip
+        if used["overflowed"]:
+            note.print(f"note: {used['overflowed']} {calls} did not fit the model's context; serve "
+                       "it with a longer one, or lower --max-tokens")  # fmt: skip
+        if used["empty"]:
+            note.print(f"note: {used['empty']} {calls} got an empty answer")
+
+
 def _tokens(used: Mapping[str, Any], kind: str) -> str:
     """The count, as a lower bound where some calls have none."""
     if used["uncounted"] == used["calls"]:

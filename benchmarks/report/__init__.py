@@ -4,7 +4,8 @@
 >>> print(markdown(score_table(found)))
 """
 
-from benchmarks.report.render import latex, markdown, terminal
+from benchmarks.report.latex import latex
+from benchmarks.report.render import markdown, terminal
 from benchmarks.report.systems import System, systems
 from benchmarks.report.table import ScoreTable, score_table
 

@@ -4,20 +4,25 @@ OUT/index.html, OUT/chunks/    results and the episode viewer; opens from file:/
 OUT/table.md, OUT/table.tex    the table of scores
 OUT/diagnostics.json           suite → system → `Diagnosis.to_json()`
 OUT/plots/*.png
+OUT/report.json                of which runs it is
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from benchmarks.diagnostics import Diagnosing, Diagnosis
 from benchmarks.metrics import Score, pass_curve
+from benchmarks.report.latex import latex
 from benchmarks.report.plots import draw, needs_matplotlib
-from benchmarks.report.render import latex, markdown
+from benchmarks.report.render import markdown
 from benchmarks.report.systems import System
 from benchmarks.report.table import ScoreTable
 from benchmarks.run_folder import Stored, write_json
@@ -25,6 +30,8 @@ from mas_envs.episodes.schema import Episode
 from mas_envs.episodes.viewer import ViewerFolder
 from mas_envs.errors import BadFile, UserError
 from mas_envs.files import whole_file
+
+RECORD = "report.json"
 
 
 @dataclass
@@ -43,9 +50,12 @@ def write_report(
 ) -> list[str]:
     """Write the folder; returns what is missing in it, in words. Streams the episodes once.
 
-    An earlier report in the folder is replaced. Raises `BadFile` for a folder with other content.
+    An earlier report of the same runs is replaced. Raises `UserError` for one of other runs and for
+    the folder of a run, `BadFile` for a folder with other content.
     """
-    _check_folder(out, [run for system in systems for run in system.runs.values()])
+    _check_folder(out, systems)
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / RECORD, _record(systems))  # first, so that the same command may begin anew
     read = _Read()
     with ViewerFolder(out, [system.name for system in systems]) as viewer:
         for system in systems:
@@ -105,20 +115,57 @@ def _headline(table: ScoreTable) -> dict[str, dict[str, Any]]:
             for metric in table.metrics:
                 number = cells.get((suite, metric))
                 shown = None if (suite, metric) in cells else "—"
-                rows[name][f"{suite} {metric}"] = shown if number is None else asdict(number)
+                cell = shown if number is None else asdict(number)
+                rows[name][f"{table.heading(suite)} {metric}"] = cell
     return rows
 
 
-def _check_folder(out: Path, runs: Sequence[Stored]) -> None:
+def _check_folder(out: Path, systems: Sequence[System]) -> None:
+    runs = [run for system in systems for run in system.runs.values()]
     if any(out.resolve() == run.folder.resolve() for run in runs) or (out / "run.json").exists():
         raise UserError(f"--out {out}: is the folder of a run; give one for the report")
-    if not out.is_dir():
+    if not out.is_dir() or not any(out.iterdir()):
         return
-    if any(out.iterdir()) and not (out / "chunks").is_dir():
-        fix = "give a new folder, or that of an earlier report"
-        raise BadFile(out, "holds other files and no report", fix=fix)
+    if not (out / RECORD).is_file():
+        raise BadFile(out, f"holds other files and no {RECORD}", fix="give a new folder as --out")
+    before, now = _read_record(out / RECORD), _record(systems)
+    if _ids(before) != _ids(now):
+        folders = ", ".join(one["folder"] for runs in before.values() for one in runs.values())
+        raise UserError(f"--out {out}: holds the report of other runs ({folders}); give another "
+                        "folder, or delete it")  # fmt: skip
     for plot in (out / "plots").glob("*.png"):
         plot.unlink()
+
+
+_Record = Mapping[str, Mapping[str, Mapping[str, str]]]
+
+
+def _record(systems: Sequence[System]) -> _Record:
+    """System → suite → the run's folder as it was given, and what tells the run from all others."""
+    return {
+        system.name: {
+            suite: {"folder": str(run.folder), "run": _run_id(run)}
+            for suite, run in system.runs.items()
+        }
+        for system in systems
+    }
+
+
+def _run_id(run: Stored) -> str:
+    """Of its settings and the time it began at: a copy in another folder is the same run."""
+    began = [session.started for session in run.run.sessions[:1]]
+    return hashlib.sha256(msgspec.json.encode([run.settings, began])).hexdigest()
+
+
+def _read_record(path: Path) -> _Record:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, dict[str, str]]])
+    except msgspec.DecodeError:
+        raise BadFile(path, "is no record of a report", fix="give a new folder as --out") from None
+
+
+def _ids(record: _Record) -> list[str]:
+    return sorted(one["run"] for runs in record.values() for one in runs.values())
 
 
 def _write(path: Path, content: bytes) -> None:

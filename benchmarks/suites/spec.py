@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -93,8 +94,10 @@ def read_suites(path: str | Path) -> dict[str, Suite]:
     """
     import yaml
 
+    from benchmarks.suites.yaml_text import read_yaml
+
     try:
-        content = yaml.safe_load(Path(path).read_text("utf-8"))
+        content = read_yaml(Path(path).read_text("utf-8"))
     except OSError as error:
         raise BadFile(path, f"cannot read the suites: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -107,14 +110,28 @@ def read_suites(path: str | Path) -> dict[str, Suite]:
 
 
 def _suite(path: str | Path, name: str, fields: Any) -> Suite:
+    if not name or name in (".", "..") or {"/", "\\", "\0"} & set(name):
+        raise BadFile(path, f"suite {name!r}", fix="a suite's name must do as the name of a file")
     try:
         found = msgspec.convert(fields, Suite)
+        re.compile(found.cut or "")
     except msgspec.ValidationError as error:
-        known = ", ".join(Suite.__struct_fields__[1:])
-        fix = f"the keys are {known}" if "unknown field" in str(error) else ""
-        raise BadFile(path, f"suite {name!r}: {error}", fix=fix) from None
+        raise BadFile(path, f"suite {name!r}: {error}", fix=_fix(str(error))) from None
+    except re.error as error:
+        problem = f"cut {found.cut!r} is no regular expression ({error})"
+        raise BadFile(path, f"suite {name!r}: {problem}") from None
     data = None if found.data is None else str(Path(path).parent / found.data)
     return msgspec.structs.replace(found, name=name, title=found.title or name, data=data)
+
+
+def _fix(error: str) -> str:
+    """What a field may be."""
+    if "unknown field" in error:
+        return f"the keys are {', '.join(Suite.__struct_fields__[1:])}"
+    for key, kind in get_type_hints(Suite).items():
+        if get_origin(kind) is Literal and f"`$.{key}`" in error:
+            return f"{key} is {' or '.join(get_args(kind))}"
+    return ""
 
 
 @cache

@@ -32,6 +32,7 @@ _WITH_TOKENS = {
     "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0,
 }  # fmt: skip
 MAX_BYTES = 2**28  # of one answer; 32,000 tokens with 20 log-probs each take about 2**26
+CHECK_S = 5.0  # of `check_up`
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # of the back-off, which doubles
 
 
@@ -49,6 +50,7 @@ class HTTPPolicy:
       a second up to 30 s, each up to half shorter by chance, plus what `Retry-After` asks for. A
       wait that would pass the request's deadline or `timeout_s` is not begun. Then, and for an
       answer that is no chat completion, `MachineryError` with the last reason; the rollout retries.
+      A server whose `Retry-After` is longer than `timeout_s` is asked nothing until then.
     - Any other refusal (wrong key, unknown model) is a `UserError`. `extra` adds to the body of
       the request, and takes out what an API does not know: `extra={"top_k": None, "seed": None}`.
     - A prompt too long for the model is an outcome: `finish_reason="overflow"`. Where only prompt
@@ -91,6 +93,7 @@ class HTTPPolicy:
                             "must be positive")  # fmt: skip
         self.url = base_url.rstrip("/") + "/chat/completions"
         self._shown = re.sub(r"//[^/?#]*@", "//", self.url)  # no password in a message
+        self._models = self._shown.removesuffix("/chat/completions") + "/models"
         self.model = model
         self.timeout_s, self.attempts = timeout_s, attempts
         self._defaults = _WITH_TOKENS if tokens else {}
@@ -106,6 +109,7 @@ class HTTPPolicy:
             read_s=read_s,
         )
         self._random = random.Random()
+        self._closed: tuple[float, str] = (0.0, "")  # until when (`time.monotonic`), and why
 
     async def act(self, request: Request) -> Response:
         """One chat completion. Raises `MachineryError` or `UserError` as the class says."""
@@ -117,6 +121,9 @@ class HTTPPolicy:
                 until = min(loop.time() + self.timeout_s, clock.when() or math.inf)
                 clock.reschedule(until)
                 for attempt in range(self.attempts):
+                    if self._closed[0] > time.monotonic():
+                        reason = self._closed[1]
+                        break
                     answer = await self._attempt(body)
                     if isinstance(answer, Response):
                         return answer
@@ -127,8 +134,7 @@ class HTTPPolicy:
                     await asyncio.sleep(wait)
         except TimeoutError:
             reason = "no answer in time" + (f"; before that {reason}" if reason else "")
-        health = self._shown.removesuffix("/chat/completions") + "/models"
-        raise MachineryError(f"{self._shown}: {reason}; is the server up? try: curl {health}")
+        raise MachineryError(f"{self._shown}: {reason}; is the server up? try: curl {self._models}")
 
     def _back_off(self, attempt: int) -> float:
         longest = min(FIRST_WAIT_S * 2.0 ** min(attempt, 10), LONGEST_WAIT_S)
@@ -166,9 +172,9 @@ class HTTPPolicy:
             unlimited = {key: value for key, value in body.items() if key not in _LIMITS}
             return await self._attempt(unlimited)
         if status in (408, 429) or status >= 500:
-            return _Fault(f"HTTP {status} {text[:200]}", retry_after_s(reply.headers))
+            return self._fault(f"HTTP {status} {text[:200]}", retry_after_s(reply.headers))
         if status != 200:
-            refusal = f"HTTP {status} {text[:300]}{_without(text, body)}"
+            refusal = f"HTTP {status} {text[:300]}{_without(text, body)}{self._fix(status)}"
             raise UserError(f"{self._shown} refused model {self.model!r}: {refusal}")
         try:
             response = response_of(json.loads(reply.content))
@@ -178,6 +184,33 @@ class HTTPPolicy:
         if response.finish_reason in ("abort", "error"):  # vLLM paused or shut down, not the model
             return _Fault(f"the server ended the answer with {response.finish_reason!r}")
         return response
+
+    def _fault(self, reason: str, wish_s: float) -> _Fault:
+        """A fault of a server that asks for so much time; told at once if it is more than ours."""
+        if wish_s > self.timeout_s:
+            reason += f" (Retry-After: {wish_s:.0f} s, timeout_s is {self.timeout_s:g})"
+            self._closed = (time.monotonic() + wish_s, reason)
+        return _Fault(reason, wish_s)
+
+    def _fix(self, status: int) -> str:
+        if status in (401, 403):
+            return "; is the API key right? (api_key; of mas-bench: --api-key-env VARIABLE)"
+        if status == 404:
+            return f"; which models it serves tells: curl {self._models}; most URLs end in /v1"
+        return ""
+
+    def check_up(self) -> None:
+        """Raises `MachineryError` where nothing listens at the URL; whatever answers is up."""
+        import httpx  # here: a tenth of a second
+
+        url = self.url.removesuffix("/chat/completions") + "/models"
+        try:
+            httpx.get(url, timeout=CHECK_S)
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
+            what = " ".join(f"{type(error).__name__} {error}".split())
+            raise MachineryError(f"{self._models}: {what}; is the server up?") from None
+        except (httpx.HTTPError, httpx.InvalidURL, ImportError, ValueError):
+            return  # a slow server; of an impossible URL or proxy `act` tells more
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop, which does it itself when it ends."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from mas_envs.episodes.difference import difference
@@ -14,8 +14,12 @@ from mas_envs.testing.faults import PURE
 from mas_envs.workflow import WorkflowEnv
 
 
-def check_replay(env: WorkflowEnv, episode: Episode) -> None:
-    """Replay to every decision and compare what is asked there. Raises `ReplayMismatch`."""
+def check_replay(env: WorkflowEnv, episode: Episode, overridden: Iterable[str] = ()) -> None:
+    """Replay to every decision and compare what is asked there. Raises `ReplayMismatch`.
+
+    `overridden` arguments of `env` (where a file lies, say) may differ from the recorded ones; what
+    the agents are shown may not.
+    """
     for decision in range(len(episode.events) + 1):
         session = replay(env, episode, decision)
         ended = session.outcome is not None
@@ -24,8 +28,18 @@ def check_replay(env: WorkflowEnv, episode: Episode) -> None:
     if episode.status != "done":  # its machinery failed where the replay now stands
         now = session.episode
         now.status, now.reason = episode.status, episode.reason
+    _overlook(overridden, episode, session.episode)
     if found := difference(episode, session.episode):
         raise ReplayMismatch(f"task {episode.task} replays otherwise: {found}; {PURE}")
+
+
+def _overlook(overridden: Iterable[str], was: Episode, now: Episode) -> None:
+    """Give `now` the recorded arguments of that name."""
+    kwargs, recorded = dict(now.env.get("kwargs", {})), was.env.get("kwargs", {})
+    for name in overridden:
+        kwargs.pop(name, None)
+        kwargs |= {name: recorded[name]} if name in recorded else {}
+    now.env = now.env | {"kwargs": kwargs}
 
 
 def replay_all(episodes: Iterator[Episode]) -> int:

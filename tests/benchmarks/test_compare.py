@@ -84,7 +84,7 @@ def test_the_table_and_the_json_say_the_same(weak, strong, tmp_path):
     shown = json.loads((tmp_path / "found.json").read_text())
     avg = shown["metrics"]["avg@4"]
     for text in (
-        f"{avg['difference_points']:+.1f} ({avg['difference_points_low']:+.1f} to",
+        f"{avg['difference_points']:+.1f} (−{-avg['difference_points_low']:.1f} to",
         f"{avg['relative_gain_percent']:+.1f} %", f"{avg['p_value']:.4f}", "4 / 3 / 1",
         "the 3 largest of 5 differences", "31.2 %", "50.0 %",
     ):  # fmt: skip
@@ -175,7 +175,7 @@ def without(question, **more):
                        episode("q7", 3, provenance={"fork": "f"})]},
          "1 of 32 samples are missing"),
         ({"episodes": [*episodes_of(STRONG)[:-1], episode("q7", 0)]}, "recorded twice"),
-        ({"episodes": [*episodes_of(STRONG)[:-1], episode("q6", 4)]}, "'q7' has 3"),
+        ({"episodes": [*episodes_of(STRONG)[:-1], episode("q6", 4)]}, "the run has k = 4"),
     ],
 )  # fmt: skip
 def test_incomparable_runs_are_refused_by_their_first_difference(weak, tmp_path, other, message):
@@ -206,6 +206,32 @@ def test_folders_that_are_no_run(weak, strong, tmp_path):
         result = bench("compare", *args)
         assert result.exit_code == 2 and message in result.stderr, result.output
         assert len(result.stderr.strip().splitlines()) == 1
+
+
+def test_questions_are_listed_with_their_first_words(tmp_path):
+    for name, right in (("a", {"q0": 0, "q1": 2}), ("b", {"q0": 4, "q1": 2})):
+        asked = [msgspec.structs.replace(one, question=f"How  [bold]many\n{'beans ' * 40}")
+                 for one in episodes_of(right)]  # fmt: skip
+        store(tmp_path / name, asked, questions=2)
+    result = bench("compare", tmp_path / "a", tmp_path / "b", "--json", tmp_path / "found.json")
+    lines = result.stdout.splitlines()
+    (row,) = [line for line in lines if "q0" in line]
+    assert "How [bold]many beans" in row and "+100.0" in row
+    assert max(map(len, lines)) <= 80
+    assert "beans" not in (tmp_path / "found.json").read_text(), "texts are not for passing on"
+
+
+def test_what_seems_a_contradiction_is_explained(weak, tmp_path):
+    same = store(tmp_path / "same", episodes_of(WEAK))
+    assert "note: no question differs; of so few (8)" in bench("compare", weak, same).stderr
+    many = {f"q{n}": 0 for n in range(10)}
+    some = {question: 2 if n < 6 else 0 for n, question in enumerate(many)}
+    for name, right in (("none", many), ("some", some)):
+        store(tmp_path / name, episodes_of(right), questions=10)
+    found = bench("compare", tmp_path / "none", tmp_path / "some")
+    avg = compare(tmp_path / "none", tmp_path / "some").metrics["avg@4"].difference
+    told = "avg@4: p is below .05 though the interval holds 0" in found.stderr
+    assert avg.p_value < 0.05 and told == (avg.low <= 0)
 
 
 def test_two_real_runs(tmp_path):

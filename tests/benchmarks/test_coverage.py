@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.coverage import PAIRS, SAMPLES, SINGLE, paired_runs, single_runs
+from benchmarks.coverage import PAIRS, RARE, SAMPLES, SINGLE, paired_runs, single_runs
 
 
 @pytest.mark.parametrize("case", SINGLE)
@@ -14,7 +14,7 @@ def test_the_truth_of_a_score(case):
         assert truth == pytest.approx(values.mean(), abs=4 * values.std() / 300 + 1e-4)
 
 
-@pytest.mark.parametrize("case", PAIRS, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*PAIRS, *RARE], ids=lambda case: case.name)
 def test_the_truth_of_a_difference(case):
     rng = np.random.default_rng(0)
     before, after = (rng.binomial(SAMPLES, each) for each in case.draw(rng, (1, 100_000)))
@@ -31,3 +31,11 @@ def test_every_interval_covers_in_93_percent_of_runs(simulated):
     noise = 3 * np.sqrt(0.93 * 0.07 / runs)
     short = [found for found in simulated(runs, seed=1) if found.covered < 0.935 - noise]
     assert not short
+
+
+@pytest.mark.slow
+def test_what_few_questions_decide_is_covered_as_the_docstring_says():
+    found = list(paired_runs(2000, seed=1, cases=RARE))
+    for questions, share in ((30, 0.786), (125, 0.907), (500, 0.944)):
+        covered = [one.covered for one in found if one.questions == questions]
+        assert min(covered) == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / 2000))

@@ -148,8 +148,22 @@ def test_all_ties_leave_the_bound_of_a_binomial_rate():
         unseen = 1 - 0.025 ** (1 / n)  # the largest rate of wins that 0 of n does not refute
         assert unseen <= high <= 1.15 * unseen and low == -high
     low, high = difference_interval([0.5] * 30)  # all the same, and still only 30 questions
-    assert low < 0.4 and high > 0.6
+    assert low < 0.41 and 0.5 < high < 0.6
     assert difference_interval([0.5]) == (-1.0, 1.0)
+
+
+@pytest.mark.parametrize("sizes", [[1] * 5 + [2, 2, 3, 3], [1] * 9, [4] * 6 + [1]])
+def test_an_interval_does_not_contradict_a_clear_test(sizes):
+    """A few small gains of 30 questions and no loss: p is .02 at most."""
+    differences = np.zeros(30)
+    differences[: len(sizes)] = np.array(sizes) / 16
+    low, high = difference_interval(differences)
+    assert sign_flip_test(differences)[0] <= 0.02
+    assert 0 < low < differences.mean() < high
+    unseen = 1 - 0.025 ** (1 / 30)  # of five gains nobody knows how large others are
+    assert difference_interval(differences[:5])[0] < 0
+    five = np.concatenate([differences[:5], np.zeros(25)])
+    assert difference_interval(five)[0] < differences.mean() - unseen / 2
 
 
 def test_many_questions_give_student_t():

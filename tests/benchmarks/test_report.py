@@ -4,7 +4,6 @@ import json
 import math
 import re
 import shutil
-import string
 import subprocess
 import sys
 from collections import defaultdict
@@ -17,9 +16,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
-from benchmarks.report import latex, markdown, score_table, systems, terminal
-from benchmarks.report.render import NOT_RUN, UNKNOWN, sides, tex
-from benchmarks.report.table import MEAN, Number, ScoreTable, mean
+from benchmarks.report import latex, markdown, score_table, systems
+from benchmarks.report.render import NOT_RUN, UNKNOWN, sides
+from benchmarks.report.table import MEAN, Number, mean
 from benchmarks.run_folder import read_run
 from benchmarks.speed import report as speed_report
 from mas_envs.episodes.schema import Episode, ToolResult
@@ -103,13 +102,13 @@ def test_the_table_is_what_counting_by_hand_gives(runs):
     assert table.rows["part"] == {("arith", "avg@4"): None, ("arith", "pass@4"): None}
     (missing,) = [note for note in table.notes if "part" in note and "headline" in note]
     assert "3 of 20 samples are missing" in missing
-    assert "arith: 5 of the suite's 240 questions" in table.notes, "said once for all"
+    assert "* arith: 5 of the suite's 240 questions" in table.notes, "said once for all"
 
 
 def test_every_form_shows_the_same_cells(runs):
     table = score_table(systems([str(runs / "a"), str(runs / "part")]))
     rows = re.findall(r"^\| (.*) \|$", markdown(table), re.M)
-    assert rows[0].split(" | ") == ["system", "arith", "tinyworld", "mean"]
+    assert rows[0].split(" | ") == ["system", r"arith\*", r"tinyworld\*", "mean"]
     assert rows[3].split(" | ") == [
         "part",
         f"{UNKNOWN} / {UNKNOWN}",
@@ -129,36 +128,25 @@ def test_every_form_shows_the_same_cells(runs):
     assert "3 of 20 samples are missing" in printed.stderr
 
 
-def test_latex_compiles_if_there_is_a_latex(runs, tmp_path):
-    if shutil.which("pdflatex") is None:
-        pytest.skip("no pdflatex")
-    table = score_table(systems([rf"100%_& $x^2$ \input{{x}} #{{~}}={runs / 'a'}"]))
-    (tmp_path / "t.tex").write_text(
-        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\n"
-        + latex(table) + "\\end{document}\n"
-    )  # fmt: skip
-    subprocess.run(["pdflatex", "-interaction=batchmode", "-halt-on-error", "t.tex"],
-                   cwd=tmp_path, check=True)  # fmt: skip
-
-
-@given(st.text(alphabet=st.one_of(st.sampled_from(string.punctuation + "\n\r\t\u2028"),
-                                  st.characters(codec="utf-8")), min_size=1))  # fmt: skip
-def test_no_name_is_read_as_markup(name):
-    number = Number(50.0, 40.0, 60.0)
-    table = ScoreTable([name], ("avg@4", "pass@4"), {name: {(name, "avg@4"): number}}, [name])
-    left = re.sub(
-        r"\\text\w+\{\}|\\ldots\{\}|\$(\\pm|-|\\cdot)\$|\\[&%$#_{}]|\{[\[*]\}", "", tex(name)
-    )
-    assert not set(left) & set(r"&%$#_{}\~^[*") and len(left.splitlines()) <= 1
-    lines = latex(table).split("\n")
-    assert sum(not line.startswith("%") for line in lines) == 9 + 1
-    assert len([line for line in lines if line.endswith(r"\\")]) == 3
-    text = markdown(table)
-    rows = text.split("\n\n")[0].split("\n")
-    assert len(rows) == 3
-    assert all(len(re.findall(r"(?<!\\)(?:\\\\)*\|", row)) == 3 for row in rows)
-    assert not re.search(r"(?<!\\)(?:\\\\)*<", text)
-    assert terminal(table).row_count == 1
+def test_prices_add_the_cost_to_every_form(runs, tmp_path):
+    prices = tmp_path / "prices.yaml"
+    model = next(read_episodes(runs / "a" / "arith" / "episodes")).turns[0].model
+    prices.write_text(f"{json.dumps(model)}: {{prompt: 1000, response: 2000}}")
+    folders = [runs / "a" / one / "episodes" for one in ("arith", "tinyworld")]
+    turns = sum(len(episode.turns) for one in folders for episode in read_episodes(one))
+    usd = turns * (50 * 1000 + 7 * 2000) / 1e6
+    done = bench("report", runs / "a", runs / "b", "--prices", prices,
+                 "--markdown", tmp_path / "t.md", "--latex", tmp_path / "t.tex")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    for text in (done.stderr, (tmp_path / "t.md").read_text(), (tmp_path / "t.tex").read_text()):
+        assert f"a {usd:.4g}, b " in text
+    assert "USD" in bench("report", runs / "a" / "arith", "--prices", prices).stdout
+    prices.write_text("other: {prompt: 1, response: 1}")
+    unpriced = bench("report", runs / "a", runs / "b", "--prices", prices)
+    assert f"a unknown (no price of {model!r})" in unpriced.stderr
+    assert "USD" not in bench("report", runs / "a", runs / "b").output
+    prices.write_text("[]")
+    assert bench("report", runs / "a", "--prices", prices).exit_code == 2
 
 
 @given(st.lists(st.tuples(*[st.floats(0, 100)] * 3).map(sorted), min_size=1, max_size=6))
@@ -262,8 +250,32 @@ def test_the_folder_holds_tables_numbers_plots_and_every_conversation(runs, tmp_
         for turn in episode.turns
     ]
     assert sorted(texts) == sorted(stored)
-    again = bench("report", runs / "b", "--out", out)
-    assert again.exit_code == 0 and "All 40 conv" in (out / "index.html").read_text("utf-8")
+
+
+def test_a_report_is_replaced_by_one_of_the_same_runs_only(runs, tmp_path):
+    out, mine = tmp_path / "out", ("report", f"mine={runs / 'a'}", runs / "b", "--out")
+    (tmp_path / "empty").mkdir()
+    for folder in (out, tmp_path / "empty"):
+        assert bench(*mine, folder).exit_code == 0
+    (out / "plots" / "of_before.png").touch()
+    (out / "index.html").unlink()
+    shutil.copytree(runs / "b", tmp_path / "copied")
+    same = bench("report", f"renamed={tmp_path / 'copied'}", runs / "a", "--out", out)
+    assert same.exit_code == 0 and "renamed" in (out / "index.html").read_text("utf-8")
+    assert not (out / "plots" / "of_before.png").exists()
+    kept = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    for others in ([runs / "b"], [runs / "a", runs / "b" / "arith"]):
+        refused = bench("report", *others, "--out", out)
+        assert (
+            refused.exit_code == 2
+            and len(refused.stderr.splitlines())
+            == len(bench("report", *others).stderr.splitlines()) + 1
+        )
+        assert f"--out {out}: holds the report of other runs" in refused.stderr
+        assert str(tmp_path / "copied") in refused.stderr and "another folder" in refused.stderr
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == kept
+    (out / "report.json").write_text("[]")
+    assert "no record of a report" in bench(*mine, out).stderr
 
 
 def test_a_run_without_a_number_is_still_read(runs, tmp_path):
@@ -288,7 +300,7 @@ def test_a_folder_with_other_things_in_it_is_left_alone(runs, tmp_path):
     assert refused.exit_code == 2 and "is the folder of a run" in refused.stderr
     (tmp_path / "thesis.tex").write_text("x")
     refused = bench("report", runs / "part", "--out", tmp_path)
-    assert refused.exit_code == 2 and "holds other files and no report" in refused.stderr
+    assert refused.exit_code == 2 and "holds other files and no report.json" in refused.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     refused = bench("report", runs / "part", "--latex", tmp_path / "no" / "t.tex")
     assert refused.exit_code == 2 and "its folder does not exist" in refused.stderr

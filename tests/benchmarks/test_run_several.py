@@ -61,6 +61,11 @@ def test_several_suites_get_a_folder_each(tmp_path):
     [
         (["arith", "arith"], "suite 'arith' is named twice"),
         (["arith", "math500", "--data", "math.jsonl"], "is one file for 2 suites"),
+        (["arith", "--data", "x.jsonl", "--data", "y.jsonl"], "say of which suite each is"),
+        (["arith", "--data", "aime42=x.jsonl"], "--data: unknown suite 'aime42'"),
+        (["arith", "--data", "arith="], "write it as SUITE=FILE"),
+        (["arith", "--data", "arith=x", "--data", "arith=y"], "two files, x and y; give one"),
+        (["arith", "-k", "99999999999999999999"], "less than or equal to 100000"),
         (["arith", "no_such"], "unknown suite 'no_such'"),
         (["arith", "math500"], "pass --data FILE"),
         (["arith", "--prices", "gone.yaml"], "gone.yaml: cannot be read"),
@@ -70,6 +75,40 @@ def test_mistakes_are_told_before_anything_is_played(tmp_path, args, message):
     done = bench("run", *args, "--policy", "scripted:adder", "--out", tmp_path / "runs")
     assert done.exit_code == 2 and message in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_files_of_other_names_are_given_by_suite(tmp_path):
+    (tmp_path / "mine.yaml").write_text("one: {rows: 1, data: no.jsonl}\ntwo: {data: two.jsonl}\n")
+    (tmp_path / "first.jsonl").write_text('{"question": "1+2=?", "answer": 3}\n')
+    (tmp_path / "two.jsonl").write_text('{"question": "2+2=?", "answer": 4}\n')
+    suites = [f"{tmp_path / 'mine.yaml'}#{name}" for name in ("one", "two")]
+    data = ["--data", f"one={tmp_path / 'first.jsonl'}"]
+    given = ["--policy", "scripted:adder", "-k", 1, "--out", tmp_path / "runs"]
+    done = bench("run", *suites, *data, *given)
+    assert done.exit_code == 0, done.output
+    runs = [tmp_path / "runs" / one for one in ("one", "two")]
+    questions = {e.question for run in runs for e in read_episodes(run / "episodes")}
+    assert questions == {"1+2=?", "2+2=?"}
+
+
+@pytest.mark.parametrize("command", ["compare", "diagnose", "credit", "export", "rescore"])
+def test_a_folder_of_several_runs_says_which(tmp_path, command):
+    for name in ("arith", "tinyworld"):
+        (tmp_path / "both" / name).mkdir(parents=True)
+        (tmp_path / "both" / name / "run.json").write_text("{}")
+    both = tmp_path / "both"
+    more = {"compare": [both], "credit": ["--agent", "verifier", "--replace", "scripted:yes"],
+            "export": ["--format", "lm-eval", "--out", tmp_path / "out"],
+            "rescore": ["--out", tmp_path / "out"]}  # fmt: skip
+    told = bench(command, both, *more.get(command, []))
+    fix = f"{both}: holds the runs of arith, tinyworld; give {both / 'arith'}"
+    assert told.exit_code == 2 and fix in told.stderr
+
+
+def test_a_record_of_another_release_is_told_whatever_its_shape(tmp_path):
+    (tmp_path / "run.json").write_text('{"schema": 2, "settings": {}}')
+    told = bench("diagnose", tmp_path)
+    assert told.exit_code == 2 and "schema 2 is not 1; use the mas-gym release" in told.stderr
 
 
 def test_a_single_run_is_no_folder_for_several(tmp_path):
@@ -109,7 +148,8 @@ def test_usage_and_cost_equal_the_stored_turns(tmp_path, counted):
 
 
 def turn(agent, **fields):
-    return Turn(index=0, batch=0, agent=agent, role=agent, messages=(), text="", **fields)
+    given = {"index": 0, "batch": 0, "agent": agent, "role": agent, "messages": (), "text": ""}
+    return Turn(**given | fields)
 
 
 def episode(*turns, **fields):
@@ -125,6 +165,9 @@ def test_uncounted_calls_have_no_cost_and_failed_ones_count():
     found = usage.summary({"m": Price(prompt=1e6, response=1e6)})
     assert found["agents"]["a"]["cost_usd"] == 4 and found["agents"]["a"]["failed_calls"] == 1
     assert found["agents"]["a"]["calls"] == 2 and found["agents"]["a"]["uncounted"] == 0
+    usage.add(episode(turn("c", model="m", prompt_tokens=9, text="said")))  # half a count is none
+    half = usage.summary({"m": Price(prompt=1e6, response=1e6)})["agents"]["c"]
+    assert half["uncounted"] == 1 and half["cost_usd"] is None
     assert found["agents"]["b"]["uncounted"] == 1 and found["agents"]["b"]["cost_usd"] is None
     assert found["cost_usd"] is None
     assert Usage().summary()["agents"] == {} and Usage().summary()["cost_usd"] is None
@@ -140,6 +183,8 @@ def test_uncounted_calls_have_no_cost_and_failed_ones_count():
         ("m: 3", "model 'm'"),
         ("[1]", "no price table"),
         ("a: [", "not YAML"),
+        ("m: {prompt: 1, response: 2}\nm: {prompt: 1, response: 9}", "'m' stands twice"),
+        ("m: {prompt: 1, prompt: 3, response: 2}", "the key 'prompt' stands twice"),
     ],
 )
 def test_a_bad_price_table_is_told(tmp_path, text, message):

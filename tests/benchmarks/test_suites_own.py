@@ -108,6 +108,12 @@ def test_a_hash_and_a_count_are_checked_where_they_are_given(own):
         ("", "", BadFile, r"my\.yaml: no suites; write `name: \{data: "),
         (YAML.replace("sums.jsonl", "none.jsonl"), "", BadFile, r"none\.jsonl: cannot be read"),
         (YAML.replace("files/sums.jsonl", "files"), "", BadFile, "is a folder; give the file"),
+        ("s: {data: a.jsonl, grader: exact}", "", BadFile, "'exact'.*; grader is math or qa"),
+        ("s: {data: a.jsonl, gold: text}", "", BadFile, "'text'.*; gold is integer or latex"),
+        ('s: {data: a.jsonl, cut: "("}', "", BadFile, r"cut '\(' is no regular expression"),
+        ("../evil: {data: a.jsonl}", "", BadFile, r"suite '\.\./evil'; a suite's name must do as"),
+        ("..: {data: a.jsonl}", "", BadFile, r"suite '\.\.'; a suite's name must do as"),
+        ("s: {data: a.jsonl}\ns: {data: b.jsonl}", "", BadFile, r"my\.yaml:2: .*'s' stands twice"),
     ],
 )  # fmt: skip
 def test_a_bad_suite_file(own, yaml, name, kind, message):

@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from mas_envs import read_episodes, write_episodes
 from mas_envs.cli import app
+from mas_envs.prompts import PROMPT_SETS
 from tests.mas_envs.viewer_cases import episode
 
 
@@ -116,6 +117,21 @@ def played(tmp_path):
     assert made.exit_code == 0, made.stderr
     assert len({episode.task for episode in read_episodes(out)}) == 3
     return out
+
+
+def test_episodes_replay_with_arguments_of_this_machine(tmp_path):
+    prompts = tmp_path / "mine.toml"
+    prompts.write_text((PROMPT_SETS / "math" / "default.toml").read_text())
+    made = "math-v0", "--arg", f"prompts={prompts}", "--policy", "random"
+    played = envs("play", *made, "--out", tmp_path / "one.jsonl")
+    assert played.exit_code == 0, played.output
+    moved = prompts.rename(tmp_path / "moved.toml")
+    assert "mine.toml: No such file" in envs("replay", tmp_path / "one.jsonl").stderr
+    replayed = envs("replay", tmp_path / "one.jsonl", "--arg", f"prompts={moved}")
+    assert replayed.exit_code == 0, replayed.stderr
+    moved.write_text(moved.read_text().replace("You", "Thou"))
+    other = envs("replay", tmp_path / "one.jsonl", "--arg", f"prompts={moved}")
+    assert other.exit_code == 1 and "'Thou are the solver" in other.stderr
 
 
 def test_stored_episodes_replay(played):

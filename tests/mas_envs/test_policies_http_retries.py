@@ -110,6 +110,36 @@ def test_retry_after_is_kept(server, monkeypatch):
     assert len(server.requests) == 4
 
 
+def test_a_server_that_asks_for_longer_than_we_wait_is_left_alone(server):
+    server.script = lambda n, body: (429, b"slow down", {"Retry-After": "10000"})
+
+    async def several():
+        policy = HTTPPolicy(server.url, "m", timeout_s=60, concurrency=1)
+        return await asyncio.gather(
+            *(policy.act(REQUEST) for _ in range(6)), return_exceptions=True
+        )
+
+    told = asyncio.run(several())
+    assert len(server.requests) == 1
+    for error in told:
+        assert isinstance(error, MachineryError)
+        assert "HTTP 429 slow down (Retry-After: 10000 s, timeout_s is 60)" in str(error)
+
+
+def test_a_server_is_asked_again_after_the_time_it_wished(server):
+    closed = (429, b"", {"Retry-After": "0.3"})
+    server.script = lambda n, body: closed if n == 1 else (200, completion("now"))
+
+    async def twice():
+        policy = HTTPPolicy(server.url, "m", timeout_s=0.2)
+        with pytest.raises(MachineryError):
+            await policy.act(REQUEST)
+        await asyncio.sleep(0.35)
+        return await policy.act(REQUEST)
+
+    assert asyncio.run(twice()).text == "now"
+
+
 def test_retry_after_in_all_its_forms():
     in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
     assert 58 < retry_after_s({"Retry-After": in_a_minute}) <= 60

@@ -65,6 +65,12 @@ def test_a_tool_call_and_a_parallel_batch():
     assert json.loads(tool["result"]) == [{"title": "T"}]
 
 
+def test_the_filter_of_the_columns_is_called_what_the_manual_calls_it():
+    html = page("t", {"base": [episode()], "grpo": [episode()]})
+    assert '<label id="section-label">System <select' in html
+    assert "all sections" not in html and "only $" not in html
+
+
 def test_passages_a_verdict_and_the_workflows_own_info():
     found = [{"id": "p1", "title": "T", "text": "x" * 500, "score": 1.23456},
              {"id": "p2", "title": None, "text": "y", "score": 2}]  # fmt: skip
@@ -76,7 +82,8 @@ def test_passages_a_verdict_and_the_workflows_own_info():
             ToolResult(index=2, batch=2, tool="grade", args={}, result=verdict),
             ToolResult(index=3, batch=3, tool="search", args={"query": "q"}, result=[]),
         ],
-        info={"problem": "2+2", "solved": 0.5, "nothing": None},
+        info={"problem": "2+2", "solved": 0.5, "nothing": None, "verdicts": ["approve", "reject"],
+              "by": {"solver": 1, "verifier": 0.5}, "deep": [{"a": 1}]},
     )  # fmt: skip
     shown = conversation(one)
     _, search, grade, empty = shown["events"]
@@ -84,7 +91,10 @@ def test_passages_a_verdict_and_the_workflows_own_info():
     assert (search["result"], search["verdict"], grade["verdict"]) == ("", None, "wrong")
     assert grade["passages"] == [] and json.loads(grade["result"]) == verdict
     assert (empty["passages"], empty["result"]) == ([], "[]")
-    assert shown["verdict"]["info"] == [["problem", "2+2"], ["solved", "0.5"]]
+    assert shown["verdict"]["info"] == [
+        ["problem", "2+2"], ["solved", "0.5"], ["verdicts", "approve, reject"],
+        ["by", "solver = 1, verifier = 0.5"], ["deep", '[{"a": 1}]'],
+    ]  # fmt: skip
     short = conversation(one, limit=60)["events"][1]["passages"][0][1]
     assert "characters left out" in short and len(short) < 110
 
