@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.accounting import Usage
-from benchmarks.cli.notes import counted, note
+from benchmarks.cli.notes import counted, note, signed
 from benchmarks.cli.usage import print_unheard, print_usage
 from benchmarks.diagnostics.credit import Credit
 from benchmarks.diagnostics.credit import credit as credit_of
@@ -230,7 +230,7 @@ def _table(found: Credit, replace: str) -> Table:
     gain = found.difference
     table.add_row(
         f"credit of {found.agent}, points",
-        f"{gain.points:+.1f} ({gain.low:+.1f} to {gain.high:+.1f})",
+        f"{signed(gain.points)} ({signed(gain.low)} to {signed(gain.high)})",
     )
     shown = "< 0.0001" if gain.p_value < 0.0001 else f"{gain.p_value:.4f}"
     table.add_row("p-value, sign-flip test", shown if gain.exact else f"{shown} (Monte Carlo)")

@@ -12,7 +12,7 @@ from rich.console import Console
 from benchmarks.accounting import read_prices
 from benchmarks.cli.notes import note
 from benchmarks.cli.scores import print_scores
-from benchmarks.cli.usage import print_usage
+from benchmarks.cli.usage import print_unheard, print_usage
 from benchmarks.report import latex, markdown, score_table, systems, terminal
 from benchmarks.report.folder import write_report
 from benchmarks.report.render import EXPLAINED
@@ -93,3 +93,4 @@ def _print_one(run: Stored, summary: Mapping[str, Any]) -> None:
     """As `mas-bench run` prints it."""
     print_scores(run, summary)
     print_usage(summary["usage"])
+    print_unheard(summary["usage"], run.settings.sampling.max_tokens)

@@ -8,10 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.cli.notes import counted, note
+from benchmarks.cli.notes import counted, note, seconds
 
 
-def print_usage(usage: Mapping[str, Any], title: str = "all calls, of failed episodes too") -> None:
+def print_usage(
+    usage: Mapping[str, Any], title: str = "all calls, also of failed episodes"
+) -> None:
     """A row per agent on stdout, and on stderr what is not known of the costs."""
     agents: Mapping[str, Any] = usage["agents"]
     if not agents:
@@ -22,9 +24,8 @@ def print_usage(usage: Mapping[str, Any], title: str = "all calls, of failed epi
     for name in [*columns, *(["USD"] if priced else [])]:
         table.add_column(name, justify="right")
     for agent, used in agents.items():
-        seconds = used["seconds"]
         row = [f"{used['calls']:,}", _tokens(used, "prompt"), _tokens(used, "response")]
-        row += [f"{seconds['median']:.3g}", f"{seconds['p95']:.3g}"]
+        row += [seconds(used["seconds"]["median"]), seconds(used["seconds"]["p95"])]
         table.add_row(agent, *row, *([_usd(used["cost_usd"])] if priced else []))
     if priced and len(agents) > 1:
         table.add_row("all", *[""] * len(columns), _usd(usage["cost_usd"]))

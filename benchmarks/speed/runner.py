@@ -5,12 +5,10 @@
 One side makes the calls of math-v0 (a draft and a verdict for each episode) with as many workers
 and nothing else; the other is the runner, which plays the same episodes, grades and stores them.
 They take turns, and the overhead of a turn is the runner's time over the bare calls' before it.
-Three policies whose calls take 50 ms: one that waits just that, one that waits 25 to 75 ms, and
-`HTTPPolicy` with a server in a process of its own that answers after 50 ms. The first two show the
-runner alone. Calls that all take equally long come back in one crowd, where each waits for the work
-on those before it; calls that differ do not. The HTTP client needs more of the one core that both
-share than the runner does; where the two together fill it (64 calls of 50 ms are 1,280 a second),
-the difference is what a core has no time for. So seconds of that core are printed, too.
+Policies whose calls take 50 ms, or 25 to 75 ms: one that merely waits, which shows the runner
+alone, and `HTTPPolicy` with a server in a process of its own. Calls that all take equally long come
+back in one crowd, where each waits for the work on those before it, the client's and the runner's;
+calls that differ do so less. Seconds of the one core that does all this are printed, too.
 """
 
 from __future__ import annotations
@@ -45,11 +43,19 @@ SAID = r"\boxed{7} <verify>approve</verify>"
 CALLS = 2  # of an episode
 
 
+_random = random.Random(0)
+
+
+def varied(delay_s: float, share: float) -> float:
+    """A delay of at most that share more or less."""
+    return delay_s * (1 + share * _random.uniform(-1, 1))
+
+
 class _Answers(asyncio.Protocol):
     """Any POST is answered after `delay_s` with the same completion; connections stay open."""
 
-    def __init__(self, delay_s: float) -> None:
-        self.delay_s, self.received = delay_s, b""
+    def __init__(self, delay_s: float, share: float) -> None:
+        self.delay_s, self.share, self.received = delay_s, share, b""
         message = {"role": "assistant", "content": SAID}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         usage = {"prompt_tokens": 100, "completion_tokens": 10}
@@ -66,27 +72,28 @@ class _Answers(asyncio.Protocol):
         lengths = [line for line in head.lower().splitlines() if line.startswith(b"content-length")]
         if blank and lengths and len(rest) >= int(lengths[0].partition(b":")[2]):
             self.received = b""
-            asyncio.get_running_loop().call_later(self.delay_s, self._send)
+            asyncio.get_running_loop().call_later(varied(self.delay_s, self.share), self._send)
 
     def _send(self) -> None:
         if not self.transport.is_closing():
             self.transport.write(self.answer)  # type: ignore[attr-defined]
 
 
-async def _serve(delay_s: float) -> None:
+async def _serve(delay_s: float, share: float) -> None:
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: _Answers(delay_s), "127.0.0.1", 0)
+    server = await loop.create_server(lambda: _Answers(delay_s, share), "127.0.0.1", 0)
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     await server.serve_forever()
 
 
 @contextmanager
-def server(delay_s: float) -> Iterator[str]:
-    """The URL of a server that answers after so many seconds."""
-    serve = f"from benchmarks.speed.runner import _serve as serve; asyncio.run(serve({delay_s}))"
+def server(delay_s: float, share: float = 0.0) -> Iterator[str]:
+    """The URL of a server that answers after so many seconds, give or take a share of them."""
+    imports = "import asyncio; from benchmarks.speed.runner import _serve as serve"
     with subprocess.Popen(
-        [sys.executable, "-c", f"import asyncio; {serve}"], stdout=subprocess.PIPE
+        [sys.executable, "-c", f"{imports}; asyncio.run(serve({delay_s}, {share}))"],
+        stdout=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         try:
@@ -113,11 +120,10 @@ class Waits:
 
     def __init__(self, delay_s: float, share: float = 0.0) -> None:
         self.delay_s, self.share = delay_s, share
-        self.random = random.Random(0)
 
     async def act(self, request: Request) -> Response:
         """The same answer to all."""
-        await asyncio.sleep(self.delay_s * (1 + self.share * self.random.uniform(-1, 1)))
+        await asyncio.sleep(varied(self.delay_s, self.share))
         return Response(text=SAID, model="made-up", prompt_tokens=100, response_tokens=10)
 
 
@@ -165,6 +171,11 @@ def run(policy: Policy, env: WorkflowEnv, k: int, workers: int) -> Spent:
         return asyncio.run(timed(work, policy))
 
 
+def _medians(spent: list[Spent]) -> str:
+    wall, core = (statistics.median(column) for column in zip(*spent, strict=True))
+    return f"{wall:.2f} ({core:.2f})"
+
+
 @app.command(epilog="Example: python -m benchmarks.speed.runner --k 4 --repeats 2")
 def main(
     questions: Annotated[int, typer.Option(min=1, max=200)] = 200,
@@ -178,28 +189,33 @@ def main(
     env: WorkflowEnv = make("math-v0", tasks=tasks)
     requests, episodes = requests_of(env), questions * k
     rows = []
-    with server(delay_s) as url, progress("runs", 3 * repeats, unit="repeats") as bar:
+    with (
+        server(delay_s) as equal,
+        server(delay_s, 0.5) as unequal,
+        progress("runs", 4 * repeats, unit="repeats") as bar,
+    ):
         policies: dict[str, Callable[[], Policy]] = {
             "waits": lambda: Waits(delay_s),
-            "varies": lambda: Waits(delay_s, 0.5),
-            "HTTP": lambda: HTTPPolicy(url, "made-up"),
+            "waits, varied": lambda: Waits(delay_s, 0.5),
+            "HTTP": lambda: HTTPPolicy(equal, "made-up"),
+            "HTTP, varied": lambda: HTTPPolicy(unequal, "made-up"),
         }
         for name, made in policies.items():
             run(made(), env, 1, concurrency)  # what is imported on first use
-            overheads = []
-            for repeat in range(repeats):
-                alone = bare(made(), requests, episodes, concurrency)
-                ours = run(made(), env, k, concurrency)
-                overheads.append(100 * (ours.wall / alone.wall - 1))
-                seconds = [f"{one:.2f}" for one in (alone.wall, ours.wall, alone.core, ours.core)]
-                rows.append([f"{name}, {repeat}", *seconds, f"{overheads[-1]:+.2f} %"])
+            alone, ours, overheads = list[Spent](), list[Spent](), list[float]()
+            for _ in range(repeats):
+                alone.append(bare(made(), requests, episodes, concurrency))
+                ours.append(run(made(), env, k, concurrency))
+                overheads.append(100 * (ours[-1].wall / alone[-1].wall - 1))
                 bar.advance(1)
-            rows.append([f"{name}, median", *[""] * 4, f"{statistics.median(overheads):+.2f} %"])
+            spread = f" ({min(overheads):+.1f} to {max(overheads):+.1f})"
+            rows.append([name, _medians(alone), _medians(ours),
+                         f"{statistics.median(overheads):+.2f} %{spread}"])  # fmt: skip
     ideal = episodes * CALLS * delay_s / concurrency
     show(
         f"{episodes * CALLS:,} calls of {1000 * delay_s:g} ms, {concurrency} at a time "
         f"(without any work: {ideal:.2f} s)",
-        ["policy", "bare, s", "runner, s", "bare, core s", "runner, core s", "overhead"],
+        ["policy", "bare (of a core), s", "runner, s", "overhead (least to most)"],
         rows,
     )
 

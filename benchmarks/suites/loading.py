@@ -88,10 +88,11 @@ def _single(answer: Answer) -> Answer:
 def content_line(name: str, tasks: TaskSet) -> str:
     """In words, whether the content is the canonical one."""
     spec, found = suite(name), fingerprint(tasks)
+    questions = "1 question" if len(tasks) == 1 else f"{len(tasks):,} questions"
     if spec.sha256 is None:
-        return f"{name}: {len(tasks)} questions, content unpinned; its SHA-256 is {found}"
+        return f"{name}: {questions}, content unpinned; its SHA-256 is {found}"
     same = "the canonical one" if found == spec.sha256 else f"NOT the canonical {spec.sha256[:12]}…"
-    return f"{name}: {len(tasks)} questions, content {found[:12]}… is {same}"
+    return f"{name}: {questions}, content {found[:12]}… is {same}"
 
 
 def _warn(message: str) -> None:

@@ -6,6 +6,7 @@ where that is not the size on disk, or the file is no index at all, it is made a
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -84,7 +85,7 @@ def open_index(folder: Path) -> sqlite3.Connection:
 def add_frame(index: sqlite3.Connection, rows: Sequence[IndexRow], end: int) -> None:
     """The rows of one frame, which ends at byte `end`; all of them or, killed, none.
 
-    Raises `BadFile` where it cannot be written; whoever opens the index then makes it again.
+    Raises `OSError` where it cannot be written; whoever opens the index then makes it again.
     """
     import sqlite3
 
@@ -93,7 +94,8 @@ def add_frame(index: sqlite3.Connection, rows: Sequence[IndexRow], end: int) -> 
             _insert(index, rows, end)
     except sqlite3.OperationalError as error:
         path = index.execute("PRAGMA database_list").fetchone()[2]
-        raise BadFile(path, str(error)) from error
+        code = errno.ENOSPC if "full" in str(error) else errno.EIO
+        raise OSError(code, str(error), path) from error
 
 
 def _synchronised(folder: Path, path: Path | str) -> sqlite3.Connection:

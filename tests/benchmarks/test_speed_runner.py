@@ -1,5 +1,7 @@
 """The speed scripts of the runner and of rescoring run and print figures. Which is not tested."""
 
+import re
+
 from tests.benchmarks.test_speed_scripts import cells, run
 
 
@@ -10,10 +12,11 @@ def number(cell):
 def test_runner_prints_each_policy_beside_its_bare_calls():
     options = ("--questions", "8", "--k", "1", "--repeats", "1", "--delay-s", "0.001")
     printed = run("runner", *options)
-    for row in ("waits, 0", "varies, 0", "HTTP, 0"):
+    for row in ("waits", "waits, varied", "HTTP", "HTTP, varied"):
         *seconds, overhead = cells(printed, row)
-        assert len(seconds) == 4 and all(number(one) >= 0 for one in seconds)
-        assert overhead.endswith(" %")
+        walls, cores = zip(*(one.removesuffix(")").split(" (") for one in seconds), strict=True)
+        assert len(walls) == 2 and all(number(one) >= 0 for one in (*walls, *cores))
+        assert re.fullmatch(r"[+-][\d.]+ % \(([+-][\d.]+) to \1\)", overhead)
 
 
 def test_suite_memory_stores_every_episode():

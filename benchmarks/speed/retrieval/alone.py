@@ -38,12 +38,14 @@ def alone(
         watcher.start()
         try:
             result: Any = pool.submit(function, *args, **kwargs).result()
-            own = _kilobytes(Path("/proc", str(pid), "status"))["VmHWM"] * 1024 / 1e6
+            own = _kilobytes(Path("/proc", str(pid), "status"))
+            # What is over before the watcher looks once is seen at its end, at least.
+            seen.append(Peak(own["VmHWM"] * 1024 / 1e6, own["RssAnon"] * 1024 / 1e6))
         finally:
             over.set()
             watcher.join()
     resident, anonymous = (max(values) for values in zip(*seen, strict=True))
-    return result, Peak(max(resident, own), anonymous)
+    return result, Peak(resident, anonymous)
 
 
 def _watch(pid: int, seen: list[Peak], over: threading.Event) -> None:
