@@ -14,7 +14,6 @@ from benchmarks.suites import (
     fingerprint,
     load_suite,
     loading,
-    read_suites,
     suite,
     suites,
 )
@@ -384,22 +383,3 @@ def test_the_suites_of_the_package():
         assert found.hub is not None or found.tasks is not None or found.origin is not None
         assert found.hub is None or "unpinned" in found.source
         assert msgspec.json.decode(msgspec.json.encode(found))["rows"] == found.rows
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("mine: {title: T, rows: 3, licence: L, row: 4}", "suite 'mine'.*`row`"),
-        ("mine: {title: T, rows: three, licence: L}", r"suite 'mine'.*int.*rows"),
-        ("mine: {data: 3}", r"suite 'mine'.*str.*\$\.data"),
-        ("mine: [1]", "suite 'mine'.*object"),
-        ("mine: {title: T, rows: 3, licence: L, gold: number}", r"'mine'.*'number'.*gold"),
-        ("a: [\nb", r"own\.yaml:2: not YAML"),
-        ("- 1", "no suites"),
-    ],
-)
-def test_a_bad_suite_file_names_the_key(tmp_path, text, message):
-    path = tmp_path / "own.yaml"
-    path.write_text(text)
-    with pytest.raises(BadFile, match=message):
-        read_suites(path)

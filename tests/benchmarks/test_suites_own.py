@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from benchmarks.cli import app
 from benchmarks.environment import Flags, environment
-from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suite
+from benchmarks.suites import SuiteWarning, fingerprint, load_suite, read_suites, suite
 from mas_envs.errors import BadFile, UnknownName, UserError
 from mas_envs.tasks import TaskSet, load_tasks
 
@@ -204,3 +204,22 @@ def test_the_suites_normaliser_holds_in_other_environments_that_take_one():
     assert alone.spec.kwargs["grading"] == "drmas"
     theirs = environment("nq", QUIZ, Flags(env_arg=[*given, "compat=drmas"]))
     assert theirs.normaliser == "squad" and "grading" not in theirs.spec.kwargs
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("mine: {title: T, rows: 3, licence: L, row: 4}", "suite 'mine'.*`row`"),
+        ("mine: {title: T, rows: three, licence: L}", r"suite 'mine'.*int.*rows"),
+        ("mine: {data: 3}", r"suite 'mine'.*str.*\$\.data"),
+        ("mine: [1]", "suite 'mine'.*object"),
+        ("mine: {title: T, rows: 3, licence: L, gold: number}", r"'mine'.*'number'.*gold"),
+        ("a: [\nb", r"own\.yaml:2: not YAML"),
+        ("- 1", "no suites"),
+    ],
+)
+def test_a_bad_suite_file_names_the_key(tmp_path, text, message):
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(BadFile, match=message):
+        read_suites(path)
