@@ -42,11 +42,11 @@ def read_prices(path: Path) -> dict[str, Price]:
     """
     import yaml
 
-    from benchmarks.suites.yaml_text import read_yaml
+    from mas_envs.yaml_tree import read_tree
 
     fix = "write a line `MODEL: {prompt: USD, response: USD}` for each, per million tokens"
     try:
-        content = read_yaml(path.read_text("utf-8"))
+        content = read_tree(path.read_text("utf-8"))
     except OSError as error:
         raise BadFile(path, f"cannot be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -94,10 +94,10 @@ def read_suites(path: str | Path) -> dict[str, Suite]:
     """
     import yaml
 
-    from benchmarks.suites.yaml_text import read_yaml
+    from mas_envs.yaml_tree import read_tree
 
     try:
-        content = read_yaml(Path(path).read_text("utf-8"))
+        content = read_tree(Path(path).read_text("utf-8"))
     except OSError as error:
         raise BadFile(path, f"cannot read the suites: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:

@@ -13,8 +13,8 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from mas_envs.errors import BadFile, UserError
+from mas_envs.yaml_tree import MAX_BYTES, read_tree
 from mas_train.config.whole import SCHEMA, Config
-from mas_train.config.yaml_tree import MAX_BYTES, read_tree
 
 
 class Misconfigured(UserError):

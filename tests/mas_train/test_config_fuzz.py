@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mas_envs.errors import UserError
+from mas_envs.yaml_tree import MAX_VALUES, read_tree
 from mas_train.config import resolve
-from mas_train.config.yaml_tree import MAX_VALUES, read_tree
 from mas_train.demo.run import CONFIG
 from mas_train.recipes import recipes
 
