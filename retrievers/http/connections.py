@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     import aiohttp
 
+MAX_HEADER = 2**16  # bytes of one header; proxies of some clouds send more than the usual 8,190
+LONGEST_REASON = 500  # characters; some errors quote what they could not read
+
 
 class Reply(NamedTuple):
     """What a server answered; `content` is None if it was longer than allowed."""
@@ -80,7 +83,8 @@ class Connections:
             # of the URL, of a password in it besides a key, of the proxy
             raise BadURL(f"{type(error).__name__} {error}") from None
         except (aiohttp.ClientError, OSError) as error:
-            raise NoReply(" ".join(f"{type(error).__name__} {error}".split())) from error
+            what = " ".join(f"{type(error).__name__} {error}".split())
+            raise NoReply(what[:LONGEST_REASON]) from error
 
     async def aclose(self) -> None:
         """Close those of the running event loop; a later request opens new ones."""
@@ -107,6 +111,8 @@ class _OfLoop:
             cookie_jar=aiohttp.DummyCookieJar(),  # one would tie us to a server of several
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=read_s),
             headers=headers,
+            max_line_size=MAX_HEADER,
+            max_field_size=MAX_HEADER,
         )
         self.guard = _closing(self.session)
         with contextlib.suppress(StopIteration):  # begin it: it yields at once

@@ -74,8 +74,13 @@ def test_one_after_the_other_shares_a_connection_and_many_at_once_have_their_own
     asyncio.run(main())
 
 
+ONE = b"\r\nContent-Length: 1\r\n\r\n7"
+
+
 def test_what_is_too_long_what_breaks_and_what_is_no_url(serve):
     long = serve(lambda number, body: (200, b"x" * 101, {}))
+    answers = []
+    large = serve(lambda number, body: (None, answers[-1], {}))
     cut = serve(lambda number, body: (None, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", {}))
 
     async def main():
@@ -84,6 +89,13 @@ def test_what_is_too_long_what_breaks_and_what_is_no_url(serve):
         assert (await shared.post(long.url, {}, 101)).content == b"x" * 101
         with pytest.raises(NoReply, match=r"^ClientPayloadError "):
             await shared.post(cut.url, {}, 100)
+        for status in (b"HTTP/1.1 200 OK", b"HTTP/1.1 200 " + b"x" * 60_000):
+            answers.append(status + b"\r\nX: " + b"y" * 60_000 + b"\r\nConnection: close" + ONE)
+            assert (await shared.post(large.url, {}, 100)).content == b"7"
+        answers.append(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000 + b"\r\n\r\n")
+        with pytest.raises(NoReply, match="Got more than") as caught:
+            await shared.post(large.url, {}, 100)
+        assert len(str(caught.value)) <= 500
         for url in ("http://a:b:c", "http://", "nothing", "http://h:99999/", "file:///etc/hosts"):
             with pytest.raises(BadURL):
                 await shared.post(url, {}, 100)
