@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from benchmarks.accounting import Usage
 from benchmarks.metrics import Score, score
 from benchmarks.paired import Paired, paired
 from benchmarks.run_folder import Settings, Stored, read_run
@@ -146,7 +147,8 @@ def _read(stored: Stored, texts: dict[str, str]) -> tuple[dict[str, list[bool]],
     found: dict[str, dict[int, bool]] = {}
     graders = set()
     settings = stored.settings
-    for episode in stored.episodes():
+    usage = Usage()
+    for episode in stored.episodes(usage.add):
         grade = episode.grade
         if "fork" in episode.provenance or episode.status != "done":
             continue
@@ -155,8 +157,10 @@ def _read(stored: Stored, texts: dict[str, str]) -> tuple[dict[str, list[bool]],
             graders.add(grade.grader)
             texts.setdefault(episode.task, " ".join(episode.question[: 2 * WORDS].split())[:WORDS])
     whole = all(len(samples) == settings.k for samples in found.values())
-    if not whole or len(found) != settings.questions:
-        problem = stored.summary()["problem"] or f"not {settings.k} samples of each question"
+    problem = usage.problem(sum(map(len, found.values())))
+    if problem or not whole or len(found) != settings.questions:
+        problem = problem or stored.summary()["problem"]
+        problem = problem or f"not {settings.k} samples of each question"
         raise UserError(f"{stored.folder}: no headline number to compare: {problem}")
     return {question: list(samples.values()) for question, samples in found.items()}, graders
 

@@ -28,6 +28,7 @@ from mas_envs.policies.named import targets_named
 from mas_envs.policies.scripted import ScriptedPolicy
 from mas_envs.protocol import role_of
 from mas_envs.workflow import WorkflowEnv
+from retrievers.http.connections import without_password
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 HASHED_ENDS = 2**20  # bytes of a checkpoint file's head and tail that its fingerprint reads
@@ -113,8 +114,11 @@ def _policy(target: str, source: Source) -> tuple[Policy, dict[str, Any]]:
         if not model:
             raise UserError(f"which model of {url}? write {url}#MODEL, or pass --model MODEL")
         url, key = url.rstrip("/"), _api_key(source.api_key_env)
-        policy = HTTPPolicy(url, model, api_key=key, timeout_s=source.timeout_s)
-        return policy, {"target": f"{url}#{model}"}
+        policy = HTTPPolicy(
+            url, model, api_key=key, timeout_s=source.timeout_s,
+            concurrency=2**16,  # the rollout bounds it; a wait for a slot would count as latency
+        )  # fmt: skip
+        return policy, {"target": without_password(f"{url}#{model}")}
     return _engine(target, source)
 
 

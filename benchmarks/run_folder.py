@@ -236,6 +236,8 @@ def open_run(folder: Path, settings: Settings) -> Iterator[Stored]:
 
 def _check_same(folder: Path, before: Settings, now: Settings) -> None:
     for name, old, new in differences(msgspec.to_builtins(before), msgspec.to_builtins(now)):
+        if (name, old) == ("passages", None):  # not recorded by earlier versions
+            continue
         raise UserError(
             f"--out {folder}: was run with {name} = {old!r}, now it is {new!r}; "
             "use the same setting or another folder"

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from mas_envs.errors import UserError
 from mas_envs.policies.base import Policy
 from mas_envs.policies.http import HTTPPolicy
 from mas_envs.search.retrieval import retriever
@@ -52,11 +53,16 @@ def _of_servers(urls: str) -> str | None:
     faults = []
     for address in Addresses(urls).all:
         try:
-            told.append(info(address.url))
+            told.append({"url": address.shown, **info(address.url)})
         except RetrieverDown as fault:
             faults.append(fault)
         except RetrieverError:  # of another kind, which tells nothing of its health
             told.append({})
     if not told:
         raise faults[0]
-    return next((one["digest"] for one in told if one.get("digest")), None)
+    digests = {one["digest"]: one["url"] for one in told if one.get("digest")}
+    if len(digests) > 1:
+        (one, where), (other, elsewhere) = list(digests.items())[:2]
+        raise UserError(f"{where} and {elsewhere} are servers of different indexes (digests "
+                        f"{one[:32]} and {other[:32]}); name servers of the same one")  # fmt: skip
+    return next(iter(digests), None)

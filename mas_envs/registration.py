@@ -41,8 +41,8 @@ class EnvSpec:
     kwargs: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, as recorded in every episode."""
-        return {"id": self.id, "entry_point": self.entry_point, "kwargs": self.kwargs}
+        """JSON values, as recorded in every episode: URLs without user and password."""
+        return {"id": self.id, "entry_point": self.entry_point, "kwargs": _shown(self.kwargs)}
 
     def to_json(self) -> str:
         """The spec as JSON text."""
@@ -56,6 +56,18 @@ class EnvSpec:
             return EnvSpec(fields["id"], fields["entry_point"], dict(fields["kwargs"]))
         except (ValueError, KeyError, TypeError) as error:
             raise UserError(f"not an environment spec ({error!r}): {text[:80]!r}") from None
+
+
+def _shown(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _shown(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_shown(one) for one in value]
+    if isinstance(value, str) and "://" in value and "@" in value:
+        from retrievers.http.connections import without_password  # here: it loads asyncio
+
+        return without_password(value)
+    return value
 
 
 registry: dict[str, EnvSpec] = {}

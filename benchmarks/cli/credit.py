@@ -31,6 +31,7 @@ from mas_envs.episodes.schema import Episode, Turn
 from mas_envs.episodes.store import read_episodes
 from mas_envs.errors import BadFile, UserError
 from mas_envs.workflow import WorkflowEnv
+from retrievers.http.connections import without_password
 
 SCRIPTS = ", ".join(f"scripted:{name}" for name in REFERENCES)
 
@@ -87,6 +88,7 @@ def credit(
     env = stored_environment(stored, key_values(env_arg or [], "--env-arg"), prompts)
     source = Source(model, api_key_env, dtype, device)
     chosen, warnings = with_reference(stored, env, agent, replace, policy or (), source)
+    replace = without_password(replace)
     for warning in warnings:
         note.print(f"warning: {warning}")
     was, now = stored.settings.passages, passages_digest(env)

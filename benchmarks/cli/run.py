@@ -20,7 +20,7 @@ from benchmarks.cli.usage import print_unheard, print_usage
 from benchmarks.environment import Flags, as_trained, environment
 from benchmarks.policies import Made, Source, Team, team
 from benchmarks.prompt_copies import copy_prompts
-from benchmarks.run_folder import Settings, open_run, write_json
+from benchmarks.run_folder import Settings, open_run, read_run, write_json
 from benchmarks.samples import finished
 from benchmarks.servers import check_servers, passages_digest
 from benchmarks.suites import data_file, fingerprint, suite
@@ -31,6 +31,7 @@ from mas_envs.errors import UnknownName, UserError
 from mas_envs.policies.named import targets_named
 from mas_envs.tasks import Task, TaskSet
 from mas_envs.workflow import WorkflowEnv
+from retrievers.base import RetrieverDown
 
 MAX_TOKENS = 4096
 MOST = 100_000  # samples per question
@@ -183,7 +184,7 @@ def run(
             sampling=sampling,
             k=k,
             seed=seed,
-            passages=passages_digest(played),
+            passages=_passages(folder, played, len(asked) * k),
         )
         jobs.append(_Job(folder, settings, played, chosen, asked))
     check_servers(policy for job in jobs if job.missing() for policy in job.team.policies.values())
@@ -204,6 +205,16 @@ class _Job(NamedTuple):
     def missing(self) -> bool:
         """Whether a sample has still to be played."""
         return len(finished(self.folder / "episodes")) < self.settings.questions * self.settings.k
+
+
+def _passages(folder: Path, env: WorkflowEnv, wanted: int) -> str | None:
+    """The digest of what is searched. A whole run may outlive the servers: then as recorded."""
+    try:
+        return passages_digest(env)
+    except RetrieverDown:
+        if not (folder / "run.json").exists() or len(finished(folder / "episodes")) < wanted:
+            raise
+        return read_run(folder).settings.passages
 
 
 def _copies(names: list[str], data: Sequence[str]) -> dict[str, Path | None]:

@@ -152,8 +152,12 @@ def _record(systems: Sequence[System]) -> _Record:
 
 
 def _run_id(run: Stored) -> str:
-    """Of its settings and the time it began at: a copy in another folder is the same run."""
-    began = [session.started for session in run.run.sessions[:1]]
+    """Of its settings and the time it began at: a copy in another folder is the same run.
+
+    The sessions of a rescored run are those of its original and the rescoring, the last.
+    """
+    place = -1 if run.run.rescored else 0
+    began = [run.run.sessions[place].started] if run.run.sessions else []
     return hashlib.sha256(msgspec.json.encode([run.settings, began])).hexdigest()
 
 

@@ -58,15 +58,20 @@ def frames(shard: Path) -> Iterator[tuple[int, int, bytes]]:
                 try:
                     parts.append(decompressor.decompress(chunk))
                 except zstandard.ZstdError as error:
-                    raise BadFile(shard, f"damaged at byte {start} ({error})") from None
+                    raise _damaged(shard, start, str(error)) from None
             if not decompressor.eof:
                 if _frame_behind(shard, start):
-                    raise BadFile(shard, f"damaged at byte {start} (whole frames follow)")
+                    raise _damaged(shard, start, "whole frames follow")
                 return
             rest = decompressor.unused_data
             end = start + size - len(rest)
             yield start, end, b"".join(parts)
             start = end
+
+
+def _damaged(shard: Path, start: int, why: str) -> BadFile:
+    fix = "restore it from a copy; or move it away, and what it holds is missing"
+    return BadFile(shard, f"damaged at byte {start} ({why})", fix=fix)
 
 
 def _frame_behind(shard: Path, start: int) -> bool:

@@ -14,7 +14,7 @@ from mas_envs.errors import MachineryError, UserError
 from mas_envs.policies.base import Request, Response
 from mas_envs.policies.chat_completion import response_of
 from retrievers.http.answers import retry_after_s
-from retrievers.http.connections import BadURL, Connections, NoReply
+from retrievers.http.connections import BadURL, Connections, NoReply, trusted, without_password
 
 # vLLM, SGLang and OpenAI say "context length", llama.cpp "context size", others "context window".
 # vLLM 0.32 names `max_model_len` if `max_tokens` alone passes it, and wants "max_tokens" of "at
@@ -92,7 +92,7 @@ class HTTPPolicy:
             raise UserError(f"timeout_s={timeout_s}, connect_s={connect_s}, read_s={read_s}; all "
                             "must be positive")  # fmt: skip
         self.url = base_url.rstrip("/") + "/chat/completions"
-        self._shown = re.sub(r"//[^/?#]*@", "//", self.url)  # no password in a message
+        self._shown = without_password(self.url)
         self._models = self._shown.removesuffix("/chat/completions") + "/models"
         self.model = model
         self.timeout_s, self.attempts = timeout_s, attempts
@@ -132,6 +132,8 @@ class HTTPPolicy:
                     if attempt + 1 == self.attempts or loop.time() + wait >= until:
                         break
                     await asyncio.sleep(wait)
+        except BadURL as error:
+            raise UserError(f"policy URL {self._shown!r}: {error}") from None
         except TimeoutError:
             reason = "no answer in time" + (f"; before that {reason}" if reason else "")
         raise MachineryError(f"{self._shown}: {reason}; is the server up? try: curl {self._models}")
@@ -158,8 +160,6 @@ class HTTPPolicy:
     async def _attempt(self, body: dict[str, Any]) -> Response | _Fault:
         try:
             reply = await self._connections.post(self.url, body, MAX_BYTES)
-        except BadURL as error:
-            raise UserError(f"policy URL {self._shown!r}: {error}") from None
         except NoReply as error:
             return _Fault(str(error))
         if reply.content is None:
@@ -205,7 +205,7 @@ class HTTPPolicy:
 
         url = self.url.removesuffix("/chat/completions") + "/models"
         try:
-            httpx.get(url, timeout=CHECK_S)
+            httpx.get(url, timeout=CHECK_S, verify=trusted())
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.ProxyError) as error:
             what = " ".join(f"{type(error).__name__} {error}".split())
             raise MachineryError(f"{self._models}: {what}; is the server up?") from None

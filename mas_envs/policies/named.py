@@ -58,10 +58,14 @@ def _only_model(url: str, api_key: str | None) -> str:
     """The id of the one model that a server has. Raises `UserError`."""
     import httpx  # here: a tenth of a second
 
+    from retrievers.http.connections import trusted
+
     fix = f"write {url}#MODEL"
     try:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        reply = httpx.get(url.rstrip("/") + "/models", headers=headers, timeout=10.0)
+        reply = httpx.get(
+            url.rstrip("/") + "/models", headers=headers, timeout=10.0, verify=trusted()
+        )
         reply.raise_for_status()
         models = [str(model["id"]) for model in reply.json()["data"]]
     except (httpx.HTTPError, httpx.InvalidURL, LookupError, TypeError, ValueError) as error:

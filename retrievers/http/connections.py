@@ -6,10 +6,13 @@ import asyncio
 import contextlib
 import functools
 import json
+import os
+import re
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
+from retrievers.base import RetrieverError
 from retrievers.http.event_loops import PerEventLoop
 
 if TYPE_CHECKING:
@@ -33,8 +36,13 @@ class NoReply(Exception):
     """No connection, or one that broke: what happened, in one line."""
 
 
-class BadURL(Exception):
-    """A URL that nobody can ask."""
+class BadURL(RetrieverError):
+    """A URL that nobody can ask, or certificates that nobody can read."""
+
+
+def without_password(text: str) -> str:
+    """A text in which URLs have no user and password, to be shown or stored."""
+    return re.sub(r"(?<=://)[^/?#\s'\"]*@", "", text)
 
 
 class Connections:
@@ -81,10 +89,10 @@ class Connections:
             return Reply(reply.status, reply.headers, bytes(content))
         except (ValueError, aiohttp.NonHttpUrlClientError) as error:
             # of the URL, of a password in it besides a key, of the proxy
-            raise BadURL(f"{type(error).__name__} {error}") from None
+            raise BadURL(without_password(f"{type(error).__name__} {error}")) from None
         except (aiohttp.ClientError, OSError) as error:
             what = " ".join(f"{type(error).__name__} {error}".split())
-            raise NoReply(what[:LONGEST_REASON]) from error
+            raise NoReply(without_password(what)[:LONGEST_REASON]) from error
 
     async def aclose(self) -> None:
         """Close those of the running event loop; a later request opens new ones."""
@@ -107,7 +115,7 @@ class _OfLoop:
 
         self.slots = asyncio.Semaphore(number)
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ssl=_trusted()),  # the slots are the limit
+            connector=aiohttp.TCPConnector(limit=0, ssl=trusted()),  # the slots are the limit
             cookie_jar=aiohttp.DummyCookieJar(),  # one would tie us to a server of several
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s, sock_read=read_s),
             headers=headers,
@@ -128,11 +136,20 @@ async def _closing(session: aiohttp.ClientSession) -> AsyncGenerator[None, None]
 
 
 @functools.cache
-def _trusted() -> ssl.SSLContext:
-    """The certificates that httpx trusts: certifi's, or those of SSL_CERT_FILE."""
+def trusted() -> ssl.SSLContext:
+    """The certificates that httpx trusts: certifi's, or those of SSL_CERT_FILE and SSL_CERT_DIR.
+
+    Raises `BadURL` where these name none.
+    """
     import httpx
 
-    return httpx.create_ssl_context()
+    try:
+        return httpx.create_ssl_context()
+    except OSError as error:  # httpx names no file, and fails for http:// as well
+        set_ = [name for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if os.environ.get(name)]
+        named = f"{set_[0]}={os.environ[set_[0]]}" if set_ else "certificates"
+        fix = "unset it, or name a file of certificates"
+        raise BadURL(f"{named}: {error}; {fix}") from None
 
 
 @functools.lru_cache(maxsize=64)

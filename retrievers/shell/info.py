@@ -42,11 +42,12 @@ def _health(url: str) -> list[dict[str, Any]]:
 
     from retrievers.http.addresses import Addresses
     from retrievers.http.answers import excerpt
+    from retrievers.http.connections import trusted
 
     told = []
     for address in Addresses(url).all:
         try:
-            reply = httpx.get(address.health, timeout=TIMEOUT_S)
+            reply = httpx.get(address.health, timeout=TIMEOUT_S, verify=trusted())
             facts = reply.json()
         except httpx.HTTPError as error:
             what = f"{type(error).__name__} {error}".rstrip()

@@ -1,6 +1,9 @@
 """`mas-bench run` and servers: what does not fit, what is cut off, what is down."""
 
+import asyncio
+import contextlib
 import json
+import shutil
 import socket
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -9,8 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.cli import app
-from mas_envs import read_episodes
+from benchmarks.policies import Source, team
+from mas_envs import make, read_episodes, write_episodes
+from mas_envs.episodes.shards import frames
 from mas_envs.search.retrieval import retriever
+from retrievers.http.connections import trusted
 from tests.mas_envs import http_cases
 from tests.mas_envs.http_cases import completion
 
@@ -48,6 +54,63 @@ def test_prompts_that_do_not_fit_measure_nothing(tmp_path, server):
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["avg@2"] is None and summary["episodes"] == 6 and summary["missing"] == 0
     assert usage(tmp_path / "run")["solver_0"]["overflowed"] == 12
+
+
+def test_a_run_that_measured_nothing_is_not_compared(tmp_path, server):
+    assert arith(tmp_path / "a", "--policy", "scripted:adder").exit_code == 0
+    server.script = lambda n, body: (400, CONTEXT)
+    policy = ["--policy", f"verifier={server.url}#m", "--policy", "solver=scripted:adder"]
+    assert arith(tmp_path / "unfit", *policy).exit_code == 1
+    done = bench("compare", tmp_path / "a", tmp_path / "unfit")
+    assert done.exit_code == 2 and "verifier_0 did not fit the model's context" in done.stderr
+
+
+def test_no_password_is_stored_or_shown(tmp_path, server, health):
+    def secret(url):
+        return url.replace("//", "//me:s3cret@")
+
+    server.script = lambda n, body: (200, completion("<answer>x</answer> <verify>yes</verify>"))
+    run = tmp_path / "run"
+    given = ["--policy", f"{secret(server.url)}#m", "--env-arg", f"retriever={secret(health.url)}"]
+    told = [bench("run", "tinyworld", "--limit", 2, "-k", 1, *given, "--out", run)]
+    told.append(bench("run", "tinyworld", "--limit", 2, "-k", 1, *given, "--out", run))
+    told.append(bench("rescore", run, "--out", tmp_path / "again"))
+    told.append(bench("report", run, "--out", tmp_path / "report"))
+    told.append(bench("export", run, "--out", tmp_path / "export"))
+    replace = ["--replace", f"{secret(server.url)}#n", *given[:2], *given[2:]]
+    told.append(bench("credit", run, "--agent", "verifier", *replace))
+    assert [one.exit_code for one in told] == [0] * len(told), [one.output for one in told]
+    assert server.requests[0][1]["Authorization"].startswith("Basic ")
+    assert not any("s3cret" in one.output for one in told)
+    for path in tmp_path.rglob("*"):
+        assert "s3cret" not in str(path)
+        content = path.read_bytes() if path.is_file() else b""
+        if path.suffix == ".zst":
+            content = b"".join(text for _, _, text in frames(path))
+        assert b"s3cret" not in content, path
+    bad = arith(tmp_path / "bad", "--policy", "http://me:s3cret@127.0.0.1:9x9/v1#m")
+    assert bad.exit_code == 2 and "9x9" in bad.stderr and "s3cret" not in bad.output
+
+
+@pytest.mark.parametrize("file", ["/nonexistent.pem", __file__])
+def test_certificates_that_cannot_be_read(tmp_path, server, monkeypatch, file):
+    monkeypatch.setenv("SSL_CERT_FILE", file)
+    trusted.cache_clear()
+    done = arith(tmp_path / "run", "--policy", f"{server.url}#m")
+    trusted.cache_clear()
+    assert done.exit_code == 2 and f"SSL_CERT_FILE={file}: " in done.stderr, done.output
+
+
+def test_no_call_of_a_run_waits_for_a_slot():
+    """The rollout bounds what is under way; the policy's own bound would count as latency."""
+    chosen = team(["http://h/v1#m"], make("math-v0"), Source())
+
+    async def most():
+        async with contextlib.AsyncExitStack() as stack, asyncio.timeout(20):
+            for _ in range(5000):
+                await stack.enter_async_context(chosen.policies["solver"]._connections.slot())
+
+    asyncio.run(most())
 
 
 def test_one_prompt_that_does_not_fit_is_a_wrong_answer_and_is_told(tmp_path, server):
@@ -167,8 +230,7 @@ class Health(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
 
-@pytest.fixture
-def health():
+def served():
     running = ThreadingHTTPServer(("127.0.0.1", 0), Health)
     running.digest = "0123"
     running.url = f"http://127.0.0.1:{running.server_address[1]}"
@@ -176,6 +238,9 @@ def health():
     yield running
     running.shutdown()
     running.server_close()
+
+
+health, other_health = (pytest.fixture(served, name=name) for name in ("health", "other_health"))
 
 
 def search(out, where, *more):
@@ -193,6 +258,31 @@ def test_a_dead_retriever_is_told_before_anything_is_played(tmp_path):
 def test_one_of_several_retrieval_servers_may_be_down(tmp_path, health):
     done = search(tmp_path / "run", f"{dead_url()},{health.url}")
     assert done.exit_code == 0, done.output
+
+
+def test_servers_of_different_indexes_are_told(tmp_path, health, other_health):
+    other_health.digest = "89ab"
+    done = search(tmp_path / "run", f"{health.url},{other_health.url}")
+    assert done.exit_code == 2 and "0123 and 89ab" in done.stderr
+    assert health.url in done.stderr and other_health.url in done.stderr
+
+
+def test_a_whole_run_outlives_its_retriever(tmp_path, health):
+    run = tmp_path / "run"
+    assert search(run, health.url).exit_code == 0
+    assert json.loads((run / "run.json").read_text())["settings"]["passages"] == "0123"
+    record = json.loads((run / "run.json").read_text())
+    health.shutdown()
+    health.server_close()
+    assert search(run, health.url).exit_code == 0
+    del record["settings"]["passages"]  # as earlier versions wrote it
+    (run / "run.json").write_text(json.dumps(record))
+    episodes = list(read_episodes(run / "episodes"))
+    shutil.rmtree(run / "episodes")
+    for episode in episodes:
+        episode.provenance.clear()
+    write_episodes(run / "episodes", episodes)
+    assert search(run, health.url).exit_code == 0
 
 
 def test_a_server_that_tells_no_health_is_up(tmp_path, server):
