@@ -147,6 +147,7 @@ class SingleAgent(gymnasium.Env[dict[str, Any], str]):
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     try:
         loop.run_forever()
+        loop.run_until_complete(loop.shutdown_asyncgens())  # closes connections
     finally:
         loop.close()
 
