@@ -1,0 +1,81 @@
+"""`mas-leaderboard import`: a folder of submissions, as a repository holds them."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from leaderboard.cli.export import BlobsUrl
+from leaderboard.cli.serve import Database, Folder
+from mas_envs.errors import BadFile, UserError
+
+if TYPE_CHECKING:
+    from leaderboard.store import Store
+
+EXAMPLES = ["mas-leaderboard import submissions --folder board --data suites"]
+ACTOR = "command line"
+
+
+def import_folder(
+    submissions: Annotated[
+        Path, typer.Argument(metavar="FOLDER", help="Zips of mas-leaderboard pack, at any depth.")
+    ],
+    folder: Folder = Path("leaderboard-server"),
+    database: Database = "",
+    blobs: BlobsUrl = "",
+    data: Annotated[
+        Path | None, typer.Option(help="Folder of suites' files (mas-bench fetch).")
+    ] = None,
+) -> None:
+    """Take in and verify all submissions of a folder that are not here yet.
+
+    Exit code 0: all are accepted; 1: one was rejected, is no submission, or could not be verified.
+    """
+    from leaderboard.settings import Settings
+    from leaderboard.store import open_store
+    from leaderboard.worker import work_once
+
+    files = sorted(path for path in submissions.rglob("*.zip") if path.is_file())
+    if not files:
+        raise BadFile(submissions, "no *.zip in it", fix="make one with mas-leaderboard pack")
+    settings = Settings(folder=folder, database=database, blobs=blobs, data=data)
+    store = open_store(settings)
+    taken = {path: _take_in(store, path, settings.incoming) for path in files}
+    while work_once(store, settings):
+        pass
+    said = {path: _said(store, number) for path, number in taken.items()}
+    for path, text in said.items():
+        typer.echo(f"{path}: {text}")
+    if any(not text.startswith(("recomputed", "self-reported")) for text in said.values()):
+        raise typer.Exit(1)
+
+
+def _take_in(store: Store, path: Path, incoming: Path) -> str:
+    """The submission's id; for a file that is none, what is wrong with it."""
+    from leaderboard.store.submissions import Duplicate, receive
+
+    with path.open("rb") as file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    with tempfile.TemporaryDirectory(dir=incoming, prefix="import-") as name:
+        copy = Path(shutil.copyfile(path, Path(name) / "submission.zip"))  # receive moves it
+        try:
+            return receive(store, copy, sha256, ACTOR).id
+        except Duplicate as error:
+            return error.id
+        except UserError as error:
+            return str(error)
+
+
+def _said(store: Store, number: str) -> str:
+    from leaderboard.store.submissions import find
+
+    with store.database.read() as session:
+        row = find(session, number)
+    if row is None:
+        return f"rejected: {number}"
+    return f"{row.status}: {'; '.join(row.reasons)}" if row.reasons else row.status

@@ -1,0 +1,61 @@
+"""A submission's pages of conversations, as two blobs that any page can be read from by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import zstandard
+
+from leaderboard.store.blobs import Blobs
+
+if TYPE_CHECKING:
+    from leaderboard.pages.reader import ReaderPage
+
+CONVERSATIONS, INDEX = "conversations", "index"  # the files, and the blobs' suffixes
+LONGEST = 2**28  # bytes of a page; ours are below a hundredth of it
+
+
+def write_pages(pages: Iterable[ReaderPage], folder: Path) -> None:
+    """A zstd frame for each page, and as JSON where each begins and the last ends."""
+    bounds = [0]
+    with (folder / CONVERSATIONS).open("wb") as file:
+        for page in pages:
+            frame = zstandard.ZstdCompressor(level=6).compress(msgspec.json.encode(page))
+            file.write(frame)
+            bounds.append(bounds[-1] + len(frame))
+    (folder / INDEX).write_bytes(msgspec.json.encode(bounds))
+
+
+def keep_pages(blobs: Blobs, folder: Path, sha256: str) -> None:
+    """Put what `write_pages` wrote, if anything, into the store; the index last."""
+    for name in (CONVERSATIONS, INDEX):
+        if (folder / name).exists():
+            blobs.keep(folder / name, f"{sha256}.{name}")
+
+
+def count_pages(blobs: Blobs, sha256: str, attempt: int) -> int:
+    """How many there are. `attempt`: another number makes the index be read again."""
+    return len(_bounds(blobs, sha256, attempt)) - 1
+
+
+def read_page(blobs: Blobs, sha256: str, attempt: int, number: int) -> bytes | None:
+    """A `ReaderPage` as JSON, counting from 1; None if there is none. Raises `MachineryError`."""
+    bounds = _bounds(blobs, sha256, attempt)
+    if not 0 < number < len(bounds):
+        return None
+    start, end = bounds[number - 1 : number + 1]
+    frame = blobs.part(f"{sha256}.{CONVERSATIONS}", start, end - start)
+    return zstandard.ZstdDecompressor().decompress(frame, max_output_size=LONGEST)
+
+
+@lru_cache(maxsize=64)
+def _bounds(blobs: Blobs, sha256: str, _: int) -> list[int]:
+    name = f"{sha256}.{INDEX}"
+    size = blobs.size(name)
+    if size is None:  # accepted without any, as by an import
+        return [0]
+    return msgspec.json.decode(blobs.part(name, 0, size), type=list[int])

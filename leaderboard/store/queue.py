@@ -1,0 +1,121 @@
+"""The queue of submissions to verify: the rows that wait.
+
+    waiting ──claim──> leased ──finish──> recomputed | self-reported | rejected
+       ^                 ├── crashed: once more; the second time ──> rejected
+       └─────────────────┴── the lease ran out: the worker was killed
+
+A worker that is killed loses its work and nothing else: when its lease has run out, the next one
+takes the submission. What it might still write, should it live after all, is refused.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import CursorResult, select, update
+from sqlalchemy.orm import Session
+
+from leaderboard.store.audit import note
+from leaderboard.store.database import Database
+from leaderboard.store.models import REJECTED, WAITING, Submission
+
+MOST_CRASHES = 2
+WORKER = "worker"
+
+
+class Claim(NamedTuple):
+    """A submission that this worker verifies now; `attempt` is proof that it may write."""
+
+    id: str
+    sha256: str
+    attempt: int
+    received: float
+
+
+class Verdict(NamedTuple):
+    """What verifying a submission gave; `record` is a `Record` as JSON."""
+
+    status: str
+    reasons: list[str]
+    scores: dict[str, Any]
+    record: bytes | None
+
+
+def claim(database: Database, lease: float) -> Claim | None:
+    """Take the next submission for `lease` seconds; None if nothing waits.
+
+    What was taken before comes last: a submission that kills workers does not hold up the others.
+    """
+    now = time.time()
+    with database.write() as session:
+        row = session.scalar(
+            select(Submission)
+            .where(Submission.status == WAITING, Submission.leased_until <= now)
+            .order_by(Submission.attempts, Submission.received, Submission.id)
+            .limit(1)
+            .with_for_update(skip_locked=True)
+        )
+        if row is None:
+            return None
+        row.attempts += 1
+        row.leased_until = now + lease
+        return Claim(row.id, row.sha256, row.attempts, row.received)
+
+
+def renew(database: Database, taken: Claim, lease: float) -> bool:
+    """Keep a claim for another `lease` seconds; False if it is somebody else's by now."""
+    with database.write() as session:
+        return _changed(session, taken, leased_until=time.time() + lease)
+
+
+def give_up(database: Database, taken: Claim, seconds: float) -> None:
+    """Not the submission's fault: leave it to be tried again in `seconds`."""
+    with database.write() as session:
+        _changed(session, taken, leased_until=time.time() + seconds)
+
+
+def finish(database: Database, taken: Claim, verdict: Verdict) -> bool:
+    """Write down what was found; False, and nothing written, if the claim was lost."""
+    with database.write() as session:
+        values = {**verdict._asdict(), "leased_until": 0.0}
+        if written := _changed(session, taken, **values):
+            detail = "; ".join(verdict.reasons)
+            note(session, WORKER, verdict.status, f"submission {taken.id}", detail)
+        return written
+
+
+def crashed(database: Database, taken: Claim, reason: str) -> bool:
+    """Verification ended without a result. True if that was once too often: rejected."""
+    with database.write() as session:
+        row = session.get(Submission, taken.id, with_for_update=True)
+        if row is None or row.status != WAITING or row.attempts != taken.attempt:
+            return False
+        row.crashes += 1
+        row.leased_until = 0.0
+        subject = f"submission {row.id}"
+        if row.crashes < MOST_CRASHES:
+            note(session, WORKER, "crashed", subject, reason)
+            return False
+        row.status = REJECTED
+        row.reasons = [f"verifying it failed {row.crashes} times, the last time so: {reason}"]
+        note(session, WORKER, REJECTED, subject, row.reasons[0])
+        return True
+
+
+def verify_again(session: Session, row: Submission, actor: str) -> None:
+    """Put a submission back to the queue, whatever had become of it."""
+    row.status, row.reasons, row.scores, row.record = WAITING, [], {}, None
+    row.crashes, row.leased_until = 0, 0.0
+    row.attempts += 1  # who verifies it at this moment has lost it
+    note(session, actor, "to be verified again", f"submission {row.id}")
+
+
+def _changed(session: Session, taken: Claim, **values: Any) -> bool:
+    wanted = update(Submission).where(
+        Submission.id == taken.id,
+        Submission.attempts == taken.attempt,
+        Submission.status == WAITING,
+    )
+    result = cast("CursorResult[Any]", session.execute(wanted.values(**values)))
+    return result.rowcount == 1

@@ -1,0 +1,155 @@
+"""Taking submissions in, and finding them again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session, defer
+
+from leaderboard.archive import Archive
+from leaderboard.manifest import MANIFEST, Manifest, decode_manifest
+from leaderboard.settings import SHOWN_AS
+from leaderboard.store import Store
+from leaderboard.store.audit import note
+from leaderboard.store.models import RECOMPUTED, SELF_REPORTED, WAITING, Submission
+from mas_envs.errors import BadFile, UserError
+
+ACCEPTED = (RECOMPUTED, SELF_REPORTED)
+LONGEST_NAME = 100  # of a system, a team
+MOST_SAMPLES = 100_000  # k
+
+
+class Duplicate(UserError):
+    """The very same bytes are here already, as submission `id`."""
+
+    def __init__(self, number: str) -> None:
+        super().__init__(f"these bytes are submission {number} already")
+        self.id = number
+
+
+class Query(NamedTuple):
+    """Which submissions, by exact values; None means any."""
+
+    status: str | None = None
+    suite: str | None = None
+    team: str | None = None
+    system: str | None = None
+
+
+def read_manifest(path: Path) -> Manifest:
+    """What a zip says about itself. Raises `BadFile` for anything that is no submission.
+
+    Cheap, in bounded memory, and without a word of the file's place here.
+    """
+    try:
+        with Archive(path) as archive:
+            manifest = decode_manifest(archive.read(MANIFEST), SHOWN_AS)
+    except BadFile as error:
+        raise UserError(str(error).replace(str(path), SHOWN_AS)) from None
+    for key, value in (("system", manifest.system), ("team", manifest.team)):
+        if not value.strip() or len(value) > LONGEST_NAME or not value.isprintable():
+            raise BadFile(f"{SHOWN_AS}: {MANIFEST}", f"{key} {value!r:.120} is not 1 to "
+                          f"{LONGEST_NAME} printable characters")  # fmt: skip
+    name = manifest.suite.name
+    if not name or len(name) > LONGEST_NAME or not name.isprintable():
+        raise BadFile(f"{SHOWN_AS}: {MANIFEST}", f"suite {name!r:.120} has no usable name")
+    if manifest.k > MOST_SAMPLES:
+        raise BadFile(f"{SHOWN_AS}: {MANIFEST}", f"k is {manifest.k}; at most {MOST_SAMPLES}")
+    return manifest
+
+
+def receive(
+    store: Store, path: Path, sha256: str, actor: str, token: int | None = None
+) -> Submission:
+    """Take the zip `path`, whose hash the caller computed, into the store and the queue.
+
+    When this returns, its bytes and its row are on disk. Raises `BadFile` (a `UserError`) for what
+    is no submission, `Duplicate` for bytes that are here already; of several that bring the same
+    bytes at a time, one gets through. A process killed half-way leaves at most a blob that nothing
+    names, which the next upload of these bytes takes over.
+    """
+    manifest, size = read_manifest(path), path.stat().st_size
+    with store.database.read() as session:
+        _check_new(session, sha256)
+    store.blobs.keep(path, f"{sha256}.zip")
+    row = Submission(
+        id=sha256[:16],
+        sha256=sha256,
+        size=size,
+        token=token,
+        received=time.time(),
+        status=WAITING,
+        system=manifest.system,
+        team=manifest.team,
+        suite=manifest.suite.name,
+        k=manifest.k,
+    )
+    try:
+        with store.database.write() as session:
+            session.add(row)
+            note(session, actor, "received", f"submission {row.id}", f"{size} bytes")
+    except IntegrityError:
+        raise Duplicate(row.id) from None
+    return row
+
+
+def find(session: Session, number: str) -> Submission | None:
+    """A submission by its id."""
+    return session.get(Submission, number)
+
+
+def listed(
+    session: Session, query: Query, limit: int, offset: int
+) -> tuple[int, list[Submission]]:
+    """(how many there are, some of them without their records), the newest first."""
+    wanted = [
+        getattr(Submission, key) == value
+        for key, value in query._asdict().items()
+        if value is not None
+    ]
+    total = session.scalar(select(func.count()).select_from(Submission).where(*wanted)) or 0
+    rows = session.scalars(
+        select(Submission)
+        .options(defer(Submission.record))
+        .where(*wanted)
+        .order_by(Submission.received.desc(), Submission.id)
+        .limit(limit)
+        .offset(offset)
+    )
+    return total, list(rows)
+
+
+def records(session: Session, statuses: Sequence[str] = ACCEPTED) -> Iterator[tuple[str, bytes]]:
+    """(id, record as JSON) of all submissions of some statuses, the oldest first."""
+    wanted = (
+        select(Submission.id, Submission.record)
+        .where(Submission.status.in_(statuses), Submission.record.is_not(None))
+        .order_by(Submission.received, Submission.id)
+        .execution_options(yield_per=50)
+    )
+    for number, record in session.execute(wanted):
+        yield number, record
+
+
+def recent(session: Session, token: int, seconds: float) -> int:
+    """How many submissions a token has made in the last `seconds`."""
+    wanted = select(func.count()).where(
+        Submission.token == token, Submission.received > time.time() - seconds
+    )
+    return session.scalar(wanted) or 0
+
+
+def waiting(session: Session, token: int) -> int:
+    """How many submissions of a token are not verified yet."""
+    wanted = select(func.count()).where(Submission.token == token, Submission.status == WAITING)
+    return session.scalar(wanted) or 0
+
+
+def _check_new(session: Session, sha256: str) -> None:
+    if session.get(Submission, sha256[:16]) is not None:
+        raise Duplicate(sha256[:16])
