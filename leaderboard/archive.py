@@ -7,6 +7,7 @@ while reading if the content turns out larger than it said.
 from __future__ import annotations
 
 import hashlib
+import re
 import stat
 import struct
 import zipfile
@@ -23,7 +24,10 @@ from mas_envs.errors import BadFile
 CHUNK = 1 << 16
 ZSTD_WINDOW = 2**23  # bytes a zstd frame may make us keep; our own frames need 2 MiB
 DEFLATE_RATIO = 100  # of a zip member, which is compressed already
-LARGEST = {MANIFEST: 2**20, PROMPTS: 2**20, EPISODES: 2**30}
+LARGEST = {MANIFEST: 2**20, PROMPTS: 2**20, EPISODES: 2**30}  # all prompts together
+PROMPT_FILE = re.compile(r"prompts(?:\.\w{1,64})?\.toml", re.ASCII)  # of all, or of a role or agent
+MOST_PROMPTS = 32  # files
+DIRECTORY = (2 + MOST_PROMPTS) * 160  # bytes: 46 for a member, its name, and what systems add
 # What reading a broken zip may raise: besides its own errors, whatever its fields lead to.
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, zstandard.ZstdError, struct.error,
@@ -56,6 +60,7 @@ class Archive:
             names = self._zip.namelist()
             if len(set(names)) < len(names):
                 raise BadFile(path, "two members of one name")
+            _check_prompts(path, self._zip.infolist())
             if missing := {MANIFEST, EPISODES} - set(names):
                 fix = "pack one with mas-leaderboard pack"
                 raise BadFile(path, f"no {' and no '.join(sorted(missing))} in it", fix=fix)
@@ -157,8 +162,9 @@ def _check_directory(path: Path, file: IO[bytes]) -> None:
     if tail[:-22][-20:].startswith(b"PK\x06\x07"):
         raise BadFile(path, "a zip64 archive; submissions are smaller than that")
     count, directory = struct.unpack("<HI", end[10:16])
-    if count > len(LARGEST) or directory > 4096:
-        raise BadFile(path, f"{count} members; a submission has {', '.join(LARGEST)}")
+    if count > 2 + MOST_PROMPTS or directory > DIRECTORY:
+        raise BadFile(path, f"{count} members in a directory of {directory} bytes; a submission "
+                      f"has {', '.join(LARGEST)}")  # fmt: skip
 
 
 def _check_member(path: Path, info: zipfile.ZipInfo) -> None:
@@ -168,13 +174,21 @@ def _check_member(path: Path, info: zipfile.ZipInfo) -> None:
         raise BadFile(path, f"member {name!r} points out of the archive")
     if stat.S_ISLNK(info.external_attr >> 16):
         raise BadFile(path, f"member {name!r} is a symbolic link")
-    if name not in LARGEST:
-        raise BadFile(path, f"unknown member {name!r}; known: {', '.join(LARGEST)}")
+    most = LARGEST.get(PROMPTS if PROMPT_FILE.fullmatch(name) else name)
+    if most is None:
+        known = ", ".join([*LARGEST, "prompts.ROLE.toml"])
+        raise BadFile(path, f"unknown member {name!r:.200}; known: {known}")
     if info.flag_bits & 1:
         raise BadFile(path, f"member {name!r} is encrypted")
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise BadFile(path, f"member {name!r} is compressed in an unusual way")
-    if info.file_size > LARGEST[name]:
-        raise BadFile(path, f"member {name!r} has {info.file_size} bytes; at most {LARGEST[name]}")
+    if info.file_size > most:
+        raise BadFile(path, f"member {name!r} has {info.file_size} bytes; at most {most}")
     if info.file_size > 2**20 and info.file_size > DEFLATE_RATIO * info.compress_size:
         raise BadFile(path, f"member {name!r} is compressed more than {DEFLATE_RATIO}-fold: a bomb")
+
+
+def _check_prompts(path: Path, members: list[zipfile.ZipInfo]) -> None:
+    sizes = [info.file_size for info in members if info.filename not in (MANIFEST, EPISODES)]
+    if sum(sizes) > LARGEST[PROMPTS]:
+        raise BadFile(path, f"prompts of {sum(sizes)} bytes; at most {LARGEST[PROMPTS]}")

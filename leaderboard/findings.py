@@ -18,9 +18,13 @@ CHECKS = {
     "rewards": "rewards follow from the grades",
     "scores": "the declared scores and intervals follow from the episodes",
     "repeats": "samples of a question differ",
+    "timing": "the times that are told are possible",
+    "contamination": "the declared training data share nothing with the questions",
 }
+ESSENTIAL = ("suite", "questions", "replay")  # unchecked, the numbers are the submitter's word
 SHOWN = 3  # problems quoted per check
 Result = Literal["pass", "fail", "warning", "unchecked"]
+Status = Literal["recomputed", "self-reported", "rejected"]
 
 
 class Check(NamedTuple):
@@ -61,3 +65,15 @@ class Findings:
         if name in self.unchecked:
             return Check(name, "unchecked", self.unchecked[name])
         return Check(name, "pass", self.remarks.get(name, about))
+
+
+def status_of(checks: list[Check]) -> tuple[Status, list[str]]:
+    """What the checks come to, and why it is not "recomputed"."""
+    if failed := [f"{one.name}: {one.detail}" for one in checks if one.result == "fail"]:
+        return "rejected", failed
+    believed = [
+        f"{one.name}: {one.detail}"
+        for one in checks
+        if one.result == "unchecked" and one.name in ESSENTIAL
+    ]
+    return ("self-reported", believed) if believed else ("recomputed", [])

@@ -1,12 +1,15 @@
-"""What a submission says about itself. A submission is a zip of three members at most:
+"""What a submission says about itself. A submission is a zip of these members:
 
 manifest.json         this record
 episodes.jsonl.zst    every conversation, one JSON object per line, zstd frames
-prompts.toml          only when the run used a prompt set of its own
+prompts.toml          only when the run used a prompt set of its own,
+prompts.ROLE.toml     or one for a role or agent
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import isfinite
 from typing import Any
 
 import msgspec
@@ -16,6 +19,8 @@ from mas_envs.errors import BadFile
 
 SCHEMA = 1
 MANIFEST, EPISODES, PROMPTS = "manifest.json", "episodes.jsonl.zst", "prompts.toml"
+DEEPEST = 16  # of lists and objects in the manifest
+LONGEST = 300  # characters of what people write: contact, hardware, revisions, names of data
 
 
 class Suite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,11 +49,30 @@ class Score(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     samples: int
 
 
+class TrainingData(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Data that a model of the system was trained on, as its team declares it.
+
+    Of a file that was at hand when the run was packed: `sha256`, `rows`, and how many questions of
+    the run touch it, by the kinds of `benchmarks.suites.contamination` (a question counts in each
+    of its kinds) and in all (`touched`). None: nobody looked.
+    """
+
+    name: str
+    sha256: str | None = None
+    rows: int | None = None
+    touched: int | None = None
+    by_kind: dict[str, int] = {}
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """See the module. `models` are the names that the policies gave themselves, by role.
 
-    `policies` and `sessions` (versions, git commit, times) are the run's own record: they are
-    published as declared, nothing can recompute them.
+    `policies` and `sessions` (package versions, git commit and whether it was changed, times in
+    seconds since 1970) are the run's own record. `passages` is the digest of what was searched,
+    where that is not the environment's own. What follows `members` is declared by whoever packs:
+    `revisions` and `parameters` by model; `training` None means that nothing was said of it, [] that
+    the models were trained on nothing else than their public checkpoints; `contact` is not
+    published. All that is believed: nothing can recompute it.
     """
 
     schema: int = SCHEMA
@@ -62,9 +86,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     sampling: Sampling
     k: int
     seed: int
+    passages: str | None = None
     sessions: list[dict[str, Any]]
     scores: dict[str, Score]
     members: dict[str, Member]
+    revisions: dict[str, str] = {}
+    parameters: dict[str, float] = {}
+    hardware: str | None = None
+    contact: str | None = None
+    training: list[TrainingData] | None = None
+    cost_usd: float | None = None
 
 
 class _Version(msgspec.Struct):
@@ -83,12 +114,36 @@ def decode_manifest(content: bytes, where: object) -> Manifest:
         schema = msgspec.json.decode(content, type=_Version).schema
         if schema != SCHEMA:
             fix = "use the mas-gym release that packed it"
-            raise BadFile(where, f"schema {schema!r} is not {SCHEMA}", fix=fix)
+            raise BadFile(where, f"schema {schema!r:.80} is not {SCHEMA}", fix=fix)
         manifest = msgspec.json.decode(content, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BadFile(where, f"not a manifest ({error})") from None
-    if manifest.k < 1 or manifest.suite.rows < 1:
-        raise BadFile(
-            where, f"k = {manifest.k}, rows = {manifest.suite.rows}; both must be positive"
-        )
+    for problem in _problems(manifest):
+        raise BadFile(where, problem)
     return manifest
+
+
+def _problems(manifest: Manifest) -> Iterator[str]:
+    if manifest.k < 1 or manifest.suite.rows < 1:
+        yield f"k = {manifest.k}, rows = {manifest.suite.rows}; both must be positive"
+    if not 0 <= manifest.seed < 2**63:
+        yield f"seed {manifest.seed} is not from 0 to 2^63"
+    for name in ("env", "policies", "sessions"):
+        if not _shallow(getattr(manifest, name), DEEPEST):
+            yield f"{name} is nested more than {DEEPEST} deep"
+    texts = [manifest.contact, manifest.hardware, *manifest.revisions.values()]
+    texts += [one.name for one in manifest.training or ()]
+    for text in texts:
+        if text is not None and (not text.isprintable() or not 0 < len(text) <= LONGEST):
+            yield f"{text!r:.80} is not 1 to {LONGEST} printable characters"
+    numbers = {"cost_usd": manifest.cost_usd, **manifest.parameters}
+    for name, number in numbers.items():
+        if number is not None and not (isfinite(number) and number >= 0):
+            yield f"{name!r:.80} is {number}; it must be a number from 0 up"
+
+
+def _shallow(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return levels > 0 and all(_shallow(one, levels - 1) for one in inner)

@@ -11,7 +11,7 @@ from benchmarks.suites import suites
 from benchmarks.suites.rows import SUFFIXES
 from leaderboard.archive import Archive
 from leaderboard.findings import CHECKS, Check
-from leaderboard.manifest import MANIFEST, Manifest, decode_manifest
+from leaderboard.manifest import MANIFEST, decode_manifest
 from leaderboard.pages.reader import reader_pages, redistributable
 from leaderboard.record import make_record
 from leaderboard.store.conversations import write_pages

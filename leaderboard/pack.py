@@ -14,110 +14,116 @@ from typing import IO, Any
 import msgspec
 
 from benchmarks.metrics import summary
+from leaderboard.archive import LARGEST
+from leaderboard.declared import Declared
 from leaderboard.manifest import (
     EPISODES,
     MANIFEST,
-    PROMPTS,
     Manifest,
     Member,
     Score,
-    Suite,
+    decode_manifest,
     encode_manifest,
 )
-from mas_envs.episodes.schema import Episode, Sampling, encode
+from leaderboard.run_record import RunRecord, declared_cost, prompt_files, read_run
+from mas_envs.episodes.schema import Episode, encode
 from mas_envs.episodes.shards import pack_frame
 from mas_envs.episodes.store import FRAME_EPISODES, read_episodes
-from mas_envs.errors import BadFile, UserError
+from mas_envs.errors import BadFile, UnknownName, UserError
 from mas_envs.files import whole_file
 
-RUN_SCHEMA = 1  # of run.json; benchmarks.run_folder writes it
 
-
-class _Settings(msgspec.Struct, kw_only=True):
-    """What we read of a run's settings (benchmarks.run_folder writes them)."""
-
-    suite: Suite
-    questions: int
-    env: dict[str, Any]
-    prompts: str
-    policies: dict[str, dict[str, Any]]
-    sampling: Sampling
-    k: int
-    seed: int
-
-
-class _Run(msgspec.Struct, kw_only=True):
-    schema: int
-    settings: _Settings
-    sessions: list[dict[str, Any]]
-
-
-def pack(run: Path, out: Path, *, system: str, team: str) -> Manifest:
+def pack(
+    run: Path, out: Path, *, system: str, team: str, declared: Declared | None = None
+) -> Manifest:
     """Write the submission of a complete run. Raises `UserError`, `BadFile`; nothing half-written.
 
     The scores are computed here, from the very episodes that are packed.
     """
-    record = _read_run(run)
-    settings, rows = record.settings, record.settings.suite.rows
-    if settings.questions != rows:
-        raise UserError(f"{run}: {settings.questions} of the suite's {rows} questions were played; "
-                        "a submission has them all, so run it without --limit")  # fmt: skip
-    models: dict[str, set[str]] = defaultdict(set)
+    declared = declared or Declared()
+    record = read_run(run)
+    prompts = prompt_files(run, record)
     if not out.parent.is_dir():
         raise BadFile(out, f"there is no folder {out.parent}", fix="create it first")
     with whole_file(out) as temporary, tempfile.TemporaryFile(dir=out.parent) as spool:
-        try:
-            found = summary(_written(_finished(run), spool, models), settings.k)
-        except BadFile:
-            raise
-        except UserError as error:
-            raise UserError(f"{run}: {error}") from None
-        if found["episodes"] != rows * settings.k:
-            raise UserError(f"{run}: {found['episodes']} of {rows * settings.k} samples; "
-                            "finish it with the same mas-bench run command")  # fmt: skip
-        if found["problem"]:
-            raise UserError(f"{run}: {found['problem']}")
+        written = _Written(spool)
+        found = _scores(run, record, written)
+        if spool.tell() > LARGEST[EPISODES]:
+            raise UserError(f"{run}: {spool.tell()} bytes of conversations; a submission has at "
+                            f"most {LARGEST[EPISODES]}")  # fmt: skip
         members = {EPISODES: _member(spool)}
-        if (run / PROMPTS).is_file():
-            with (run / PROMPTS).open("rb") as file:
-                members[PROMPTS] = _member(file)
-        manifest = Manifest(
-            system=system,
-            team=team,
-            suite=settings.suite,
-            env=settings.env,
-            prompts=settings.prompts,
-            policies=settings.policies,
-            models={role: sorted(names) for role, names in models.items()},
-            sampling=settings.sampling,
-            k=settings.k,
-            seed=settings.seed,
-            sessions=record.sessions,
-            scores={name: msgspec.convert(found[name], Score) for name in found if "@" in name},
-            members=members,
-        )
+        for name, content in prompts.items():
+            digest = hashlib.sha256(content).hexdigest()
+            members[name] = Member(sha256=digest, bytes=len(content))
+        manifest = _manifest(run, record, written, found, members, (system, team), declared)
+        encoded = encode_manifest(manifest)
+        decode_manifest(encoded, out)  # what `verify` would refuse is refused here
         with zipfile.ZipFile(temporary, "w") as archive:
-            archive.writestr(_zip_member(MANIFEST), encode_manifest(manifest))
+            archive.writestr(_zip_member(MANIFEST), encoded)
             with archive.open(_zip_member(EPISODES), "w") as member:
                 spool.seek(0)
                 shutil.copyfileobj(spool, member)
-            if PROMPTS in members:
-                archive.writestr(_zip_member(PROMPTS), (run / PROMPTS).read_bytes())
+            for name, content in sorted(prompts.items()):
+                archive.writestr(_zip_member(name), content)
     return manifest
 
 
-def _read_run(run: Path) -> _Run:
-    path = run / "run.json"
+def _scores(run: Path, record: RunRecord, written: _Written) -> dict[str, Any]:
+    """Write the episodes, and say what they come to. Raises `UserError` where some are missing."""
+    settings, wanted = record.settings, record.settings.suite.rows * record.settings.k
     try:
-        record = msgspec.json.decode(path.read_bytes(), type=_Run)
-    except OSError:
-        raise BadFile(path, "no such file", fix="give a folder that mas-bench run wrote") from None
-    except msgspec.DecodeError as error:
-        raise BadFile(path, f"not a run's record ({error})") from None
-    if record.schema != RUN_SCHEMA:
-        fix = "use the mas-gym release that wrote it"
-        raise BadFile(path, f"schema {record.schema} is not {RUN_SCHEMA}", fix=fix)
-    return record
+        found = summary(written.passed_on(_finished(run)), settings.k)
+    except BadFile:
+        raise
+    except UserError as error:
+        raise UserError(f"{run}: {error}") from None
+    if found["episodes"] != wanted:
+        raise UserError(f"{run}: {found['episodes']} of {wanted} samples; "
+                        "finish it with the same mas-bench run command")  # fmt: skip
+    if found["problem"]:
+        raise UserError(f"{run}: {found['problem']}")
+    return found
+
+
+def _manifest(
+    run: Path,
+    record: RunRecord,
+    written: _Written,
+    found: dict[str, Any],
+    members: dict[str, Member],
+    names: tuple[str, str],
+    declared: Declared,
+) -> Manifest:
+    settings = record.settings
+    models = {role: sorted(spoke) for role, spoke in written.models.items()}
+    known = sorted({model for spoke in models.values() for model in spoke})
+    for where, by_model in (("revision", declared.revisions), ("parameters", declared.parameters)):
+        for model in by_model:
+            if model not in known:
+                raise UnknownName("model", model, known, where=where)
+    cost = declared.cost_usd
+    return Manifest(
+        system=names[0],
+        team=names[1],
+        suite=settings.suite,
+        env=settings.env,
+        prompts=settings.prompts,
+        policies=settings.policies,
+        models=models,
+        sampling=settings.sampling,
+        k=settings.k,
+        seed=settings.seed,
+        passages=settings.passages,
+        sessions=record.sessions,
+        scores={name: msgspec.convert(found[name], Score) for name in found if "@" in name},
+        members=members,
+        revisions=dict(declared.revisions),
+        parameters=dict(declared.parameters),
+        hardware=declared.hardware,
+        contact=declared.contact,
+        training=declared.training(settings.suite.name, written.questions.values()),
+        cost_usd=declared_cost(run) if cost is None else cost,
+    )
 
 
 def _finished(run: Path) -> Iterator[Episode]:
@@ -130,21 +136,28 @@ def _finished(run: Path) -> Iterator[Episode]:
             yield one
 
 
-def _written(
-    episodes: Iterable[Episode], file: IO[bytes], models: dict[str, set[str]]
-) -> Iterator[Episode]:
-    """Pass episodes through, writing them to `file` in frames and noting their models by role."""
-    frame: list[bytes] = []
-    for episode in episodes:
-        for turn in episode.turns:
-            models[turn.role].add(turn.model)
-        frame.append(encode(episode) + b"\n")
-        if len(frame) == FRAME_EPISODES:
-            file.write(pack_frame(frame, level=9))
-            frame.clear()
-        yield episode
-    if frame:
-        file.write(pack_frame(frame, level=9))
+class _Written:
+    """Episodes written to `file`; `models` by role, and each question once, by task."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.models: dict[str, set[str]] = defaultdict(set)
+        self.questions: dict[str, str] = {}
+
+    def passed_on(self, episodes: Iterable[Episode]) -> Iterator[Episode]:
+        """The episodes, while they are written in frames."""
+        frame: list[bytes] = []
+        for episode in episodes:
+            for turn in episode.turns:
+                self.models[turn.role].add(turn.model)
+            self.questions.setdefault(episode.task, episode.question)
+            frame.append(encode(episode) + b"\n")
+            if len(frame) == FRAME_EPISODES:
+                self._file.write(pack_frame(frame, level=9))
+                frame.clear()
+            yield episode
+        if frame:
+            self._file.write(pack_frame(frame, level=9))
 
 
 def _member(file: IO[bytes]) -> Member:

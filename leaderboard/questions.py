@@ -12,6 +12,9 @@ from leaderboard.manifest import Manifest
 from mas_envs.episodes.schema import Episode
 from mas_envs.tasks import Task, content_hash
 
+Place = tuple[int, Task]
+"""The number of a question in its suite (the episodes' group), and the question."""
+
 
 class Questions:
     """The suite's tasks, or, where its file is not at hand, those that the run brings along."""
@@ -27,21 +30,33 @@ class Questions:
                 warnings.simplefilter("ignore", SuiteWarning)  # the check of the hash says it
                 tasks = load_suite(name, data)
         self.tasks = {task.id: (group, task) for group, task in enumerate(tasks)}
+        self._groups: set[int] = set()
 
-    def find(self, stored: Episode) -> tuple[int, Task] | None:
-        """(group, task) of an episode; None for a task that is not the suite's."""
-        if self.known or stored.task in self.tasks:
+    def find(self, stored: Episode) -> Place | None:
+        """The question of an episode; None for a task that is not the suite's.
+
+        Where the suite is not at hand, what the episode says of it, if that has the task's hash.
+        """
+        if self.known:
             return self.tasks.get(stored.task)
         gold, question = stored.gold, stored.question
         if not isinstance(gold, str) and not _texts(gold):
             return None
         if stored.task not in {content_hash(question, gold, n) for n in range(4)}:
             return None
-        if len(self.tasks) == self.rows or stored.group in {g for g, _ in self.tasks.values()}:
-            return None
         task = Task(id=stored.task, question=question, answer=gold, meta=stored.meta)
-        self.tasks[stored.task] = (stored.group, task)
-        return self.tasks[stored.task]
+        return stored.group, task
+
+    def admit(self, place: Place) -> str:
+        """Remember a question that an episode brought along; "" or why it cannot be one more."""
+        group, task = place
+        if (first := self.tasks.get(task.id)) is not None:
+            return "" if first == place else "another place or meta than in its other samples"
+        if len(self.tasks) == self.rows or group in self._groups:
+            return "one question more than there are, or two in one place"
+        self.tasks[task.id] = place
+        self._groups.add(group)
+        return ""
 
     def check(self, manifest: Manifest, findings: Findings) -> None:
         """Compare the content with what the manifest declares and with the canonical one."""
@@ -52,9 +67,9 @@ class Questions:
             findings.add("suite", f"{self.rows} questions declared; {name} has {rows}")
         if found != declared:
             whose = f"{name} is" if self.known else "these questions are"
-            findings.add("suite", f"declared content {declared[:12]}…; {whose} {found[:12]}…")
+            findings.add("suite", f"declared content {declared:.12}…; {whose} {found[:12]}…")
         if canonical is not None and declared != canonical:
-            findings.add("suite", f"content {declared[:12]}… is not the canonical "
+            findings.add("suite", f"content {declared:.12}… is not the canonical "
                          f"{canonical[:12]}… of {name}")  # fmt: skip
         if self.known or canonical is not None:
             how = "word for word" if self.known else "by their canonical hash"

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from leaderboard.manifest import Manifest
-from mas_envs.episodes.schema import Episode, ToolResult, Turn, encode
+from mas_envs.episodes.schema import Episode, Sampling, ToolResult, Turn, encode
 from mas_envs.errors import ReplayMismatch
 from mas_envs.seeds import environment_seed, turn_seed
 from mas_envs.session import Session
@@ -29,23 +29,31 @@ Report = Callable[[str, str], None]
 """Takes the check and the problem found."""
 
 
-def computed_tools(manifest: Manifest) -> set[str]:
-    """The tools whose stored results we do not believe but compute: the grader, and the search if
-    its retriever is the embedded one.
-    """
-    retriever = manifest.env.get("kwargs", {}).get("retriever", "tinyworld")
-    return {"grade", "search"} if retriever == "tinyworld" else {"grade"}
+def embedded_corpus(manifest: Manifest) -> bool:
+    """Whether the passages, if any are searched, are those that come with us."""
+    kwargs = manifest.env.get("kwargs")
+    return not isinstance(kwargs, dict) or kwargs.get("retriever", "tinyworld") == "tinyworld"
 
 
 def replayed(
-    env: WorkflowEnv, manifest: Manifest, task: Task, group: int, stored: Episode, report: Report
+    env: WorkflowEnv,
+    manifest: Manifest,
+    task: Task,
+    group: int,
+    stored: Episode,
+    report: Report,
+    computed: frozenset[str] = frozenset({"grade"}),
 ) -> Episode | None:
-    """The episode as it must have been; None when the conversation cannot be replayed."""
+    """The episode as it must have been; None when the conversation cannot be replayed.
+
+    `computed` are the tools whose stored results we do not believe but compute: the grader, and
+    the search where we have what was searched.
+    """
     seed = environment_seed(manifest.seed, 0, task.id)
     session = Session(env, task, seed=seed, group=group, sample=stored.sample)
     try:
         for event in stored.events:
-            session.repeat(_believed(env, manifest, session, event, report))
+            session.repeat(_believed(env, manifest, session, event, report, computed))
     except ReplayMismatch as mismatch:
         report("replay", str(mismatch))
         return None
@@ -60,20 +68,25 @@ def replayed(
 
 
 def _believed(
-    env: WorkflowEnv, manifest: Manifest, session: Session, event: Turn | ToolResult, report: Report
+    env: WorkflowEnv,
+    manifest: Manifest,
+    session: Session,
+    event: Turn | ToolResult,
+    report: Report,
+    computed: frozenset[str],
 ) -> Turn | ToolResult:
     """The event with what we compute ourselves in place of what was handed in."""
     if session.outcome is not None:
         raise ReplayMismatch(f"event {event.index}: comes after the end of the conversation")
     if isinstance(event, ToolResult):
         call = session.call
-        computed = event.tool in computed_tools(manifest)
-        if not computed or call is None or (call.tool, call.args) != (event.tool, event.args):
+        asked = call is not None and (call.tool, call.args) == (event.tool, event.args)
+        if event.tool not in computed or not asked:
             return event
         result = call_now(env.tools[event.tool], event.args)
         if event.tool == "grade":
             if result != event.result:
-                report("grades", f"graded {_verdict(event.result)}, we grade {_verdict(result)}")
+                report("grades", f"graded {verdict(event.result)}, we grade {verdict(result)}")
             return msgspec.structs.replace(event, result=result)
         if not _same_passages(event.result, result):
             query = event.args.get("query")
@@ -82,14 +95,22 @@ def _believed(
     sampling, limit = manifest.sampling, session.asks[0].max_tokens if session.asks else None
     if limit is not None and limit < sampling.max_tokens:
         sampling = msgspec.structs.replace(sampling, max_tokens=limit)
-    if event.sampling != sampling:
-        report("settings", f"event {event.index} was sampled with {event.sampling}")
-    drawn = turn_seed(manifest.seed, 0, session.episode.task, session.episode.sample, session.turn)
-    if event.seed != drawn:
-        report("settings", f"event {event.index} has seed {event.seed}, the run's gives {drawn}")
-    if event.model not in manifest.models.get(event.role, ()):
-        report("settings", f"event {event.index} is by {event.model!r}, which is not declared")
+    place = (session.episode.task, session.episode.sample, session.turn)
+    check_turn(manifest, event, sampling, place, report)
     return event
+
+
+def check_turn(
+    manifest: Manifest, turn: Turn, sampling: Sampling, place: tuple[str, int, int], report: Report
+) -> None:
+    """Sampling, seed and model of a turn; `place` is (task, sample, number of the decision)."""
+    if turn.sampling != sampling:
+        report("settings", f"event {turn.index} was sampled with {turn.sampling}")
+    drawn = turn_seed(manifest.seed, 0, *place)
+    if turn.seed != drawn:
+        report("settings", f"event {turn.index} has seed {turn.seed}, the run's gives {drawn}")
+    if turn.model not in manifest.models.get(turn.role, ()):
+        report("settings", f"event {turn.index} is by {turn.model!r:.80}, which is not declared")
 
 
 def _same_passages(stored: Any, ours: list[dict[str, Any]]) -> bool:
@@ -106,7 +127,8 @@ def _same_passages(stored: Any, ours: list[dict[str, Any]]) -> bool:
     return True
 
 
-def _verdict(result: Any) -> str:
+def verdict(result: Any) -> str:
+    """A grade as the tool gave it, in a line."""
     if not isinstance(result, dict):
         return repr(result)[:80]
     return f"{result.get('correct')} ({result.get('status')}, answer {result.get('answer')!r:.60})"

@@ -36,6 +36,7 @@ from mas_envs.errors import MachineryError
 POLL_S = 2.0  # how often the queue is looked at when nobody says that something came
 WORK_PREFIX = "verify-"
 LATER_S = 60.0  # until a submission is tried again that our own machinery failed on
+PASSED_ON = ("PATH", "PYTHON", "HOME", "LANG", "LC_", "TMPDIR", "OMP_", "GOMP_", "LD_LIBRARY_PATH")
 log = logging.getLogger("leaderboard.worker")
 
 
@@ -132,16 +133,22 @@ def _verified(
         seconds=settings.verify_seconds,
         bytes=settings.verify_bytes,
     )
-    program = [sys.executable, "-P", "-m", "leaderboard.worker_child", msgspec.json.encode(job)]
+    module, told = "leaderboard.worker_child", msgspec.json.encode(job).decode()
+    program = [sys.executable, "-P", "-m", module, told]
     with (folder / "stderr").open("wb") as errors:
         child = subprocess.Popen(
             program, cwd=folder, stdin=subprocess.PIPE, stdout=errors, stderr=errors,
-            start_new_session=True,
+            env=_environment(), start_new_session=True,
         )  # fmt: skip
     try:
         return _watched(child, store, settings, taken, folder, stopping)
     finally:
         _kill(child)
+
+
+def _environment() -> dict[str, str]:
+    """Without the passwords and keys that a server's environment may have."""
+    return {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
 
 
 def _watched(

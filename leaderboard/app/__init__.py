@@ -1,6 +1,6 @@
 """The server: a JSON API with OpenAPI, and pages.
 
-    >>> app = make_app(Settings(folder=Path("board")))    # an ASGI application, for any server
+>>> app = make_app(Settings(folder=Path("board")))    # an ASGI application, for any server
 """
 
 from leaderboard.app.application import make_app

@@ -8,7 +8,7 @@ import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
 from leaderboard.app.access import Administrator, Anyone, Opened, Submitter
-from leaderboard.app.problems import Problem, problems
+from leaderboard.app.problems import Describe, Problem, problems
 from leaderboard.app.schemas import (
     Created,
     Entry,
@@ -47,6 +47,7 @@ Name = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")]
 
 COMMON = problems(400, 413, 422, 429, 500, 503)
 router = APIRouter(prefix="/api", responses=COMMON)
+PAGE: Describe = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 UPLOAD: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -95,7 +96,10 @@ def list_submissions(
 
 
 @router.get(
-    "/submissions/{number}", response_model=Whole, responses=problems(401, 404)
+    "/submissions/{number}",
+    response_model=Whole,
+    responses=problems(401, 404),
+    openapi_extra={"security": [{}, {"HTTPBearer": []}]},  # with a token or without
 )
 def one_submission(number: Id, store: Opened, token: Anyone) -> dict[str, Any]:
     """One submission, with the record of what was found."""
@@ -106,8 +110,7 @@ def one_submission(number: Id, store: Opened, token: Anyone) -> dict[str, Any]:
 @router.get(
     "/submissions/{number}/conversations",
     response_model=None,
-    responses={200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
-    | problems(404),
+    responses=PAGE | problems(404),
 )
 def conversations(number: Id, store: Opened, page: PageNumber = 1) -> Response:
     """A page of an accepted submission's conversations: {submission, number, pages, withheld,
@@ -124,9 +127,7 @@ def conversations(number: Id, store: Opened, page: PageNumber = 1) -> Response:
     response_model=Summary,
     responses=problems(401, 403, 404),
 )
-def verify(
-    number: Id, store: Opened, token: Administrator, request: Request
-) -> dict[str, Any]:
+def verify(number: Id, store: Opened, token: Administrator, request: Request) -> dict[str, Any]:
     """Verify a submission again, as by a new release, or after its verification had failed."""
     with store.database.write() as session:
         row = submissions.find(session, number)
@@ -145,9 +146,7 @@ def tokens(store: Opened, token: Administrator) -> dict[str, Any]:
         return {"tokens": [known(one) for one in listed_tokens(session)]}
 
 
-@router.post(
-    "/tokens", status_code=201, response_model=Created, responses=problems(401, 403)
-)
+@router.post("/tokens", status_code=201, response_model=Created, responses=problems(401, 403))
 def new_token(wanted: NewToken, store: Opened, token: Administrator) -> dict[str, Any]:
     """Create a token; the answer is the only one that shows it."""
     with store.database.write() as session:

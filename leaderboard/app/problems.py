@@ -1,10 +1,9 @@
-"""Errors as problem details (RFC 9457): {"type", "title", "status", "detail", …}, no stack trace."""
+"""Errors as problem details (RFC 9457): {"type", "title", "status", "detail", …}, no trace."""
 
 from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -16,10 +15,12 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict
 from sqlalchemy.exc import DBAPIError, TimeoutError
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 
 from mas_envs.errors import MachineryError
 
 MEDIA = "application/problem+json"
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE")
 SOON = {"Retry-After": "5"}
 log = logging.getLogger("leaderboard.app")
 
@@ -103,10 +104,9 @@ def _shown(
     headers: dict[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    page: Callable[[Request, int, str], Response] | None
     page = getattr(request.app.state, "error_page", None)
     if page is not None and not request.url.path.startswith("/api"):
-        shown = page(request, status, detail)
+        shown: Response = page(request, status, detail)
         shown.headers.update(headers or {})
         return shown
     return answer(status, detail, headers, **more)
@@ -118,8 +118,22 @@ async def _http(request: Request, error: Exception) -> Response:
     detail = str(error.detail)
     if detail == HTTPStatus(error.status_code).phrase:  # the framework's own
         detail = f"{request.method} {request.url.path}: {detail.lower()}"
+    if error.status_code == 405:
+        headers["allow"] = ", ".join(_methods(request))
     more = error.more if isinstance(error, Problem) else {}
     return _shown(request, error.status_code, detail, headers, **more)
+
+
+def _methods(request: Request) -> list[str]:
+    """What the path takes: all its routes' methods; the framework tells the first one's."""
+    return [
+        method
+        for method in METHODS
+        if any(
+            route.matches({**request.scope, "method": method})[0] is Match.FULL
+            for route in request.app.router.routes
+        )
+    ]
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from leaderboard.store.models import Submission, Token
-from leaderboard.store.tokens import LONGEST_NAME, MOST_DAYS
+from leaderboard.store.tokens import LONGEST_NAME, MOST_DAYS, NAME
 
 Status = Literal["waiting", "recomputed", "self-reported", "rejected"]
 Scope = Literal["submit", "admin"]
@@ -57,7 +57,7 @@ class NewToken(BaseModel):
     """What a token shall be for; `days` until it expires, null for never."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME)]
+    name: Annotated[str, Field(min_length=1, max_length=LONGEST_NAME, pattern=NAME)]
     scope: Scope
     days: Annotated[float, Field(gt=0, le=MOST_DAYS)] | None = 365
 

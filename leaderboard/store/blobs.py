@@ -72,11 +72,12 @@ class Blobs:
 
     def part(self, name: str, start: int, length: int) -> bytes:
         """`length` bytes of a blob from `start`. Raises `MachineryError`."""
+        place = self._key(name) if self.folder is None else self._path(name)
         try:
-            if self.folder is None:
-                content: bytes = self._remote.cat_file(self._key(name), start, start + length)
+            if isinstance(place, str):
+                content: bytes = self._remote.cat_file(place, start, start + length)
             else:
-                with self._path(name).open("rb") as file:
+                with place.open("rb") as file:
                     file.seek(start)
                     content = file.read(length)
         except Exception as error:

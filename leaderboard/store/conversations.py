@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,18 @@ def read_page(blobs: Blobs, sha256: str, attempt: int, number: int) -> bytes | N
     bounds = _bounds(blobs, sha256, attempt)
     if not 0 < number < len(bounds):
         return None
-    start, end = bounds[number - 1 : number + 1]
+    return _page(blobs, sha256, *bounds[number - 1 : number + 1])
+
+
+def all_pages(blobs: Blobs, sha256: str) -> Iterator[ReaderPage]:
+    """All pages of a submission, in order; none if it has none. Raises `MachineryError`."""
+    from leaderboard.pages.reader import ReaderPage
+
+    for start, end in pairwise(_bounds(blobs, sha256, -1)):
+        yield msgspec.json.decode(_page(blobs, sha256, start, end), type=ReaderPage)
+
+
+def _page(blobs: Blobs, sha256: str, start: int, end: int) -> bytes:
     frame = blobs.part(f"{sha256}.{CONVERSATIONS}", start, end - start)
     return zstandard.ZstdDecompressor().decompress(frame, max_output_size=LONGEST)
 

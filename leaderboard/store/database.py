@@ -10,6 +10,7 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.orm import Session
@@ -95,7 +96,7 @@ def _migrate(database: Database, step: Any, revision: str) -> None:
             step(config, revision)
     except DBAPIError as error:
         raise MachineryError(f"database {where}: {_first_line(error)}") from None
-    except command.util.CommandError as error:
+    except CommandError as error:
         fix = "it was made by another release of mas-gym; use that one"
         raise UserError(f"database {where}: {error}; {fix}") from None
 

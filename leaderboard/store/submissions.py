@@ -103,9 +103,7 @@ def find(session: Session, number: str) -> Submission | None:
     return session.get(Submission, number)
 
 
-def listed(
-    session: Session, query: Query, limit: int, offset: int
-) -> tuple[int, list[Submission]]:
+def listed(session: Session, query: Query, limit: int, offset: int) -> tuple[int, list[Submission]]:
     """(how many there are, some of them without their records), the newest first."""
     wanted = [
         getattr(Submission, key) == value
@@ -132,7 +130,8 @@ def records(session: Session, statuses: Sequence[str] = ACCEPTED) -> Iterator[tu
         .order_by(Submission.received, Submission.id)
         .execution_options(yield_per=50)
     )
-    for number, record in session.execute(wanted):
+    for number, record in session.execute(wanted).tuples():
+        assert record is not None
         yield number, record
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 import time
 
@@ -17,6 +18,8 @@ PREFIX = "masl_"  # so that a scanner for leaked secrets knows one when it sees 
 DAY = 86_400.0
 MOST_DAYS = 3660
 LONGEST_NAME = 100
+PLAIN = "[^\\x00-\\x1f\\x7f-\\x9f]*"
+NAME = f"^{PLAIN}[^\\x00-\\x20\\x7f-\\xa0]{PLAIN}$"  # no control character, not blank
 
 
 class InvalidToken(UserError):
@@ -28,9 +31,10 @@ def create_token(
 ) -> tuple[Token, str]:
     """A new token and its secret, which is never to be had again. `days` None: does not expire.
 
-    Raises `UserError` for an empty or unprintable name, an unknown scope, a time that is none.
+    Raises `UserError` for a name that is blank or has control characters, an unknown scope,
+    a time that is none.
     """
-    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+    if len(name) > LONGEST_NAME or not re.fullmatch(NAME, name):
         raise UserError(f"name {name!r:.120}; give 1 to {LONGEST_NAME} printable characters")
     if scope not in SCOPES:
         raise UserError(f"scope {scope!r}; it is one of {', '.join(SCOPES)}")

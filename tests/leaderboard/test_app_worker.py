@@ -1,0 +1,235 @@
+"""The worker: honest and forged submissions, and those whose verification dies."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from leaderboard.findings import CHECKS, Check
+from leaderboard.outcome import discreet, suite_file
+from leaderboard.settings import Settings
+from leaderboard.store import open_store
+from leaderboard.store.audit import entries
+from leaderboard.store.conversations import all_pages, count_pages, read_page
+from leaderboard.store.submissions import find, receive
+from leaderboard.worker import work_once
+from tests.leaderboard.board_server import Server, add_token, check_problem, post, sha256, small_zip
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(folder=tmp_path / "board")
+
+
+@pytest.fixture
+def store(settings):
+    store = open_store(settings)
+    yield store
+    store.database.close()
+
+
+def put(store, settings, content):
+    path = settings.incoming / "upload-test"
+    path.write_bytes(content)
+    return receive(store, path, sha256(content), "tests").id
+
+
+def row(store, number):
+    with store.database.read() as session:
+        return find(session, number)
+
+
+def log(store):
+    with store.database.read() as session:
+        return [one.action for one in entries(session, 100)][::-1]
+
+
+def children_of(number):
+    """Processes whose parent is `number`."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == number and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def alive(number):
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+def test_an_honest_submission_is_recomputed(store, settings, submission):
+    number = put(store, settings, submission.read_bytes())
+    assert work_once(store, settings) and not work_once(store, settings)
+    found = row(store, number)
+    assert found.status == "recomputed" and found.reasons == [] and found.crashes == 0
+    record = json.loads(found.record)
+    assert record["id"] == number and record["received"] == found.received
+    assert found.scores["avg@2"] == record["scores"]["avg@2"]
+    assert {"replay", "scores"} <= {check[0] for check in record["checks"]}
+    assert log(store) == ["received", "recomputed"]
+    assert list(settings.incoming.iterdir()) == []
+    pages = list(all_pages(store.blobs, found.sha256))
+    assert len(pages) == count_pages(store.blobs, found.sha256, 1) == 48
+    assert sum(len(page.conversations) for page in pages) == 480
+    for n in (1, 48):
+        content = read_page(store.blobs, found.sha256, 1, n)
+        assert msgspec.json.decode(content, type=type(pages[0])) == pages[n - 1]
+    for n in (-1, 0, 49):
+        assert read_page(store.blobs, found.sha256, 1, n) is None
+
+
+def test_a_forged_one_is_rejected_with_its_reasons(store, settings, forger):
+    forger.manifest["scores"]["avg@2"]["value"] = 99.0
+    number = put(store, settings, forger.write().read_bytes())
+    assert work_once(store, settings)
+    found = row(store, number)
+    assert found.status == "rejected" and any("scores" in reason for reason in found.reasons)
+    assert count_pages(store.blobs, found.sha256, 1) == 0
+    assert str(settings.folder) not in str(found.reasons)
+
+
+def test_what_cannot_be_read_is_rejected_at_once(store, settings):
+    number = put(store, settings, small_zip(padding=1000))
+    assert work_once(store, settings)
+    found = row(store, number)
+    assert found.status == "rejected" and found.crashes == 0 and found.reasons
+    assert str(settings.folder) not in str(found.reasons)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [({"verify_seconds": 0.05}, "it took more than 0.05 s"), ({"verify_bytes": 2**26}, "")],
+)
+def test_over_its_limits_twice_is_rejected(store, settings, submission, limits, reason):
+    tight = msgspec.structs.replace(settings, **limits)
+    number = put(store, tight, submission.read_bytes())
+    assert work_once(store, tight) and row(store, number).status == "waiting"
+    assert work_once(store, tight) and not work_once(store, tight)
+    found = row(store, number)
+    assert found.status == "rejected"
+    assert found.reasons[0].startswith("verifying it failed 2 times, the last time so: ")
+    assert reason in found.reasons[0]
+    assert log(store) == ["received", "crashed", "rejected"]
+
+
+def test_killed_once_it_is_verified_the_second_time(store, settings, submission):
+    number = put(store, settings, submission.read_bytes())
+    mine = set(children_of(os.getpid()))
+    thread = threading.Thread(target=work_once, args=(store, settings))
+    thread.start()
+    (child,) = wait_for(lambda: set(children_of(os.getpid())) - mine)
+    os.kill(child, signal.SIGKILL)
+    thread.join()
+    found = row(store, number)
+    assert (found.status, found.crashes) == ("waiting", 1)
+    assert work_once(store, settings)
+    assert row(store, number).status == "recomputed"
+    assert log(store) == ["received", "crashed", "recomputed"]
+
+
+def test_a_lost_blob_is_no_fault_of_the_submission(store, settings, submission):
+    number = put(store, settings, submission.read_bytes())
+    with store.blobs.local(row(store, number).sha256 + ".zip") as path:
+        path.rename(path.with_suffix(".away"))
+    assert work_once(store, settings) and not work_once(store, settings)
+    found = row(store, number)
+    assert (found.status, found.crashes) == ("waiting", 0)
+
+
+def test_stopping_gives_the_submission_back(store, settings, submission):
+    number = put(store, settings, submission.read_bytes())
+    stopping = threading.Event()
+    stopping.set()
+    assert work_once(store, settings, stopping)
+    found = row(store, number)
+    assert (found.status, found.crashes) == ("waiting", 0) and found.leased_until <= time.time()
+
+
+def test_no_secret_of_the_server_is_in_the_child(store, settings, submission, monkeypatch):
+    monkeypatch.setenv("MAS_LEADERBOARD_DATABASE", "postgresql://x:secret@y/z")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    put(store, settings, submission.read_bytes())
+    mine = set(children_of(os.getpid()))
+    thread = threading.Thread(target=work_once, args=(store, settings))
+    thread.start()
+    (child,) = wait_for(lambda: set(children_of(os.getpid())) - mine)
+    given = wait_for(lambda: Path(f"/proc/{child}/environ").read_bytes())
+    thread.join()
+    assert b"PATH=" in given and b"secret" not in given
+
+
+def test_findings_do_not_quote_what_may_not_be_given_away():
+    checks = [
+        Check("questions", "fail", "gold is '7', not '385'"), Check("scores", "fail", "avg is 3"),
+        Check("replay", "pass", CHECKS["replay"]),
+    ]  # fmt: skip
+    found = discreet(checks)
+    assert "385" not in found[0].detail and found[0].result == "fail"
+    assert found[1:] == checks[1:]
+
+
+def test_the_servers_own_copy_of_a_suite(tmp_path):
+    assert suite_file(None, "aime24") is suite_file(tmp_path, "aime24") is None
+    (tmp_path / "aime24.jsonl").write_text("{}")
+    assert suite_file(tmp_path, "aime24") == tmp_path / "aime24.jsonl"
+    assert suite_file(tmp_path, "arith") is suite_file(tmp_path, "../x") is None
+
+
+def test_reasons_are_for_whoever_handed_it_in(tmp_path, forger):
+    forger.manifest["scores"]["avg@2"]["value"] = 99.0
+    content = forger.write().read_bytes()
+    with Server(tmp_path / "board") as server:
+        mine, other, admin = (
+            add_token(server.settings, name, scope)[1]
+            for name, scope in (("me", "submit"), ("them", "submit"), ("it", "admin"))
+        )
+        with server.client(mine) as client:
+            place = post(client, content).headers["location"]
+            wait_for(lambda: client.get(place).json()["status"] != "waiting")
+            assert client.get(place).json()["status"] == "rejected"
+            check_problem(client.get(f"{place}/conversations"), 404)
+            check_problem(post(client, content), 409)
+        for token, told in ((mine, True), (other, False), (admin, True), (None, False)):
+            with server.client(token) as client:
+                found = client.get(place).json()
+                assert bool(found["reasons"]) == told and (found["record"] is not None) <= told
+        with server.client(admin) as client:
+            again = client.post(f"{place}/verification")
+            assert again.status_code == 202 and again.json()["status"] == "waiting"
+            wait_for(lambda: client.get(place).json()["status"] == "rejected")
+
+
+def test_a_stopped_server_leaves_no_process(tmp_path, submission):
+    with Server(tmp_path / "board") as server:
+        _, token = add_token(server.settings)
+        with server.client(token) as client:
+            place = post(client, submission.read_bytes()).headers["location"]
+        (child,) = wait_for(lambda: children_of(server.process.pid))
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 143
+        wait_for(lambda: not alive(child))
+        assert not subprocess.run(["pgrep", "-s", str(server.process.pid)], check=False,
+                                  capture_output=True).stdout  # fmt: skip
+    with Server(tmp_path / "board") as server, server.client() as client:
+        wait_for(lambda: client.get(place).json()["status"] == "recomputed")
