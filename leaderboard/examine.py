@@ -13,7 +13,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-
 from benchmarks.diagnostics.drafts import drafts_of
 from leaderboard.environment import declared_environment, third_party
 from leaderboard.manifest import Manifest
@@ -148,5 +147,3 @@ def _rounds(ours: Episode) -> tuple[bool, ...]:
     """Whether each draft is right; () where one agent did not write them all."""
     drafts = drafts_of(ours) or ()
     return tuple(draft.right is True for draft in drafts)
-
-

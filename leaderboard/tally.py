@@ -45,10 +45,10 @@ class Tally:
         if sample is not None and sample.sample in self.seen[sample.task]:
             self.findings.add("samples", f"{_where(one.number, sample)}: twice")
             return
-        if sample is not None and sample.brought is not None:
-            if problem := self.questions.admit(sample.brought):
-                self.findings.add("samples", f"{_where(one.number, sample)}: {problem}")
-                return
+        brought = sample.brought if sample is not None else None
+        if sample is not None and brought and (problem := self.questions.admit(brought)):
+            self.findings.add("samples", f"{_where(one.number, sample)}: {problem}")
+            return
         for check, problem in one.problems:
             self.findings.add(check, problem)
         if sample is not None:

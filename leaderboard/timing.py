@@ -42,7 +42,7 @@ class Timing:
         if fast := int((np.array(self._rates) > RATE).sum()):
             yield (f"in {fast} of {len(seconds)} conversations somebody writes more than "
                    f"{RATE:,} tokens a second (up to {max(self._rates):,.0f})")  # fmt: skip
-        if (backwards := int(((seconds < 0) | (np.array(self._spoken) < 0)).sum())):
+        if backwards := int(((seconds < 0) | (np.array(self._spoken) < 0)).sum()):
             yield f"{backwards} conversations take less than no time"
         spoken, whole = fsum(self._spoken), fsum(self._seconds)
         if spoken > SLACK_S and whole < TRIED_AGAIN * spoken:

@@ -19,7 +19,6 @@ from leaderboard.passages import digest_of
 from leaderboard.processes import examined
 from leaderboard.replay import embedded_corpus
 from leaderboard.tally import Tally
-from mas_envs.errors import UserError
 
 
 class Verification(NamedTuple):
@@ -165,5 +164,3 @@ def _check_training(manifest: Manifest, findings: Findings) -> None:
         findings.remarks["contamination"] = f"{said} (self-reported)"
     else:
         findings.remarks["contamination"] = "declared: trained on nothing (self-reported)"
-
-

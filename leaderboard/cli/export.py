@@ -36,9 +36,8 @@ def export(
     ] = 12,
 ) -> None:
     """Write a static site and its JSON; the same submissions give the same bytes."""
-    from leaderboard.record import Record
-
     from leaderboard.pages.site import export_site
+    from leaderboard.record import Record
     from leaderboard.settings import Settings
     from leaderboard.store import open_store
     from leaderboard.store.submissions import records
