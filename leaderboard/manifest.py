@@ -70,8 +70,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     `policies` and `sessions` (package versions, git commit and whether it was changed, times in
     seconds since 1970) are the run's own record. `passages` is the digest of what was searched,
     where that is not the environment's own. What follows `members` is declared by whoever packs:
-    `revisions` and `parameters` by model; `training` None means that nothing was said of it, [] that
-    the models were trained on nothing else than their public checkpoints; `contact` is not
+    `revisions` and `parameters` by model; `training` None means that nothing was said of it, []
+    that the models were trained on nothing else than their public checkpoints; `contact` is not
     published. All that is believed: nothing can recompute it.
     """
 

@@ -14,14 +14,16 @@ FILE = Path(__file__).parent / "reported.toml"
 
 
 class Reported(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A row: percentages by suite or "mean", and where they stand."""
+    """A row: percentages by suite or "mean", and where they stand; `table` "" where it was not
+    noted.
+    """
 
     track: str
     system: str
     source: str
     url: str
-    table: str
     k: int
+    table: str = ""
     avg: dict[str, float] = {}
     passed: dict[str, float] = {}
 
