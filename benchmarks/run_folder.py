@@ -54,13 +54,16 @@ class Settings(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_de
 
 
 class RunSession(msgspec.Struct, kw_only=True):
-    """One call of `mas-bench run` on the folder. Times in seconds since 1970."""
+    """One call of `mas-bench run` on the folder. Times in seconds since 1970; at most `concurrency`
+    episodes were played at a time.
+    """
 
     started: float
     finished: float | None = None
     versions: dict[str, str] = {}
     commit: str | None = None
     dirty: bool | None = None
+    concurrency: int | None = None
 
 
 class Run(msgspec.Struct, kw_only=True):

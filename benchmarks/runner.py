@@ -41,6 +41,8 @@ async def play(
     """
     ours = {RUN: run_id(stored.settings)}
     async with writing(stored.folder) as writer:
+        stored.run.sessions[-1].concurrency = concurrency
+        stored.write()
         done = stored.done()  # not before the writer has cut off what a kill left
 
         def keep(episode: Episode) -> None:

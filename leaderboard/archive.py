@@ -18,6 +18,7 @@ from typing import IO, NamedTuple
 
 import zstandard
 
+from leaderboard.findings import printable
 from leaderboard.manifest import EPISODES, MANIFEST, PROMPTS
 from mas_envs.errors import BadFile
 
@@ -27,6 +28,8 @@ DEFLATE_RATIO = 100  # of a zip member, which is compressed already
 LARGEST = {MANIFEST: 2**20, PROMPTS: 2**20, EPISODES: 2**30}  # all prompts together
 PROMPT_FILE = re.compile(r"prompts(?:\.\w{1,64})?\.toml", re.ASCII)  # of all, or of a role or agent
 MOST_PROMPTS = 32  # files
+HEADER = 30  # bytes before each member, and its name
+MARKS = (b"[", b"{", b",")
 DIRECTORY = (2 + MOST_PROMPTS) * 160  # bytes: 46 for a member, its name, and what systems add
 # What reading a broken zip may raise: besides its own errors, whatever its fields lead to.
 DAMAGE = (
@@ -40,6 +43,7 @@ class Limits(NamedTuple):
 
     episodes: int = 16 * 2**30  # all conversations together, decompressed
     line: int = 16 * 2**20  # one conversation
+    marks: int = 1_000_000  # brackets and commas in a line: a value in memory is 20 times its text
     ratio: int = 1000  # decompressed : compressed, once past the first 16 MiB
 
 
@@ -61,6 +65,7 @@ class Archive:
             if len(set(names)) < len(names):
                 raise BadFile(path, "two members of one name")
             _check_prompts(path, self._zip.infolist())
+            _check_layout(path, self._zip)
             if missing := {MANIFEST, EPISODES} - set(names):
                 fix = "pack one with mas-leaderboard pack"
                 raise BadFile(path, f"no {' and no '.join(sorted(missing))} in it", fix=fix)
@@ -108,7 +113,10 @@ class Archive:
         for chunk in self._decompressed(where, limits):
             *ends, rest = chunk.split(b"\n")
             for end in ends:
-                yield b"".join([*parts, end])
+                line = b"".join([*parts, end])
+                if len(line) > limits.marks and sum(map(line.count, MARKS)) > limits.marks:
+                    raise BadFile(where, f"a line of more than {limits.marks} values", number)
+                yield line
                 parts, length, number = [], 0, number + 1
             parts.append(rest)
             length += len(rest)
@@ -144,7 +152,7 @@ def _open(path: Path) -> IO[bytes]:
 
 
 def _damaged(where: object, error: Exception) -> BadFile:
-    return BadFile(where, f"damaged or not a zip ({error})", fix="pack it again")
+    return BadFile(where, f"damaged or not a zip ({printable(str(error))})", fix="pack it again")
 
 
 def _check_directory(path: Path, file: IO[bytes]) -> None:
@@ -186,6 +194,20 @@ def _check_member(path: Path, info: zipfile.ZipInfo) -> None:
         raise BadFile(path, f"member {name!r} has {info.file_size} bytes; at most {most}")
     if info.file_size > 2**20 and info.file_size > DEFLATE_RATIO * info.compress_size:
         raise BadFile(path, f"member {name!r} is compressed more than {DEFLATE_RATIO}-fold: a bomb")
+
+
+def _check_layout(path: Path, archive: zipfile.ZipFile) -> None:
+    """The members lie one behind the other from the start on: none is in another, nothing before.
+
+    Who reads the file from its start sees the same members then as who reads its directory.
+    """
+    end = 0
+    for info in sorted(archive.infolist(), key=lambda one: one.header_offset):
+        if info.header_offset < end or (end == 0 and info.header_offset > 0):
+            raise BadFile(path, f"member {info.filename!r} does not lie behind the one before it")
+        end = info.header_offset + HEADER + len(info.filename) + info.compress_size
+    if end > archive.start_dir:
+        raise BadFile(path, "its last member lies in the directory")
 
 
 def _check_prompts(path: Path, members: list[zipfile.ZipInfo]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from math import isfinite
 from pathlib import Path
 
 import msgspec
@@ -33,9 +34,11 @@ class Declared(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
 
     def __post_init__(self) -> None:
-        """Raises `UserError` for training data that are none."""
+        """Raises `UserError` for training data that are none, and a cost that is no number."""
         if self.untrained and (self.training_data or self.training_files):
             raise UserError("training data are declared, and that there are none; say one of both")
+        if self.cost_usd is not None and not (isfinite(self.cost_usd) and self.cost_usd >= 0):
+            raise UserError(f"'cost_usd' is {self.cost_usd}; it must be a number from 0 up")
 
     def training(self, suite: str, questions: Iterable[str]) -> list[TrainingData] | None:
         """What the manifest says of training data. Reads the files; raises `BadFile`."""

@@ -16,16 +16,19 @@ import msgspec
 
 import mas_envs
 from benchmarks.prompt_copies import copied_prompts, sets_of
-from benchmarks.suites import check_blind, suites
+from benchmarks.suites import check_blind
+from benchmarks.suites.spec import Suite
 from leaderboard.manifest import PROMPTS, Manifest
 from mas_envs.errors import UserError
-from mas_envs.registration import EnvSpec
+from mas_envs.registration import EnvSpec, all_specs
 from mas_envs.search.retrieval import search_tool
 from mas_envs.workflow import WorkflowEnv
 
 _SHIPPED = re.compile(r"[\w-]+")
 _OWN = re.compile(r"[^/\\]+\.toml")
 _WHOSE = re.compile(r"\w*", re.ASCII)
+MOST_AGENTS = 1000  # of one role; they are made before anything is compared
+MOST_DOTS = 200  # in a line of TOML: its reader takes time squared for the parts of a key
 _ELSEWHERE = re.compile(r"[\w.]+:\w+", re.ASCII)
 
 
@@ -34,15 +37,19 @@ def third_party(manifest: Manifest) -> bool:
     name, entry_point = manifest.env.get("id"), manifest.env.get("entry_point")
     if not isinstance(name, str) or not isinstance(entry_point, str):
         return False
-    known = {spec.id for spec in mas_envs.all_specs()}
+    known = {spec.id for spec in all_specs()}
     return name not in known and _ELSEWHERE.fullmatch(entry_point) is not None
 
 
 def declared_environment(
-    manifest: Manifest, prompts: Mapping[str, bytes], retriever: str | None = None
+    manifest: Manifest,
+    suite: Suite | None,
+    prompts: Mapping[str, bytes],
+    retriever: str | None = None,
 ) -> WorkflowEnv:
     """The environment as declared; `prompts` are the submission's files, by member.
 
+    `suite` is what is known of the questions' suite, which says how answers are graded.
     What it searches is `retriever`, or the embedded corpus. Raises `UserError`, and whatever a
     constructor raises for arguments that nobody vouches for.
     """
@@ -52,9 +59,11 @@ def declared_environment(
         raise UserError(f"{declared.id} is {ours.entry_point}, not {declared.entry_point}")
     kwargs = {key: value for key, value in declared.kwargs.items() if key != "tasks"}
     _check_harmless(kwargs, prompts)
-    _check_grading(kwargs, manifest.suite.name)
+    _check_grading(kwargs, suite)
     with tempfile.TemporaryDirectory() as folder:
         for name, content in prompts.items():
+            if any(line.count(b".") > MOST_DOTS for line in content.splitlines()):
+                raise UserError(f"{name}: a line has more than {MOST_DOTS} dots")
             (Path(folder) / name).write_bytes(content)
         # The set's id may depend on its file's name.
         with copied_prompts(Path(folder), kwargs.pop("prompts", None)) as chosen:
@@ -66,21 +75,23 @@ def declared_environment(
     return env
 
 
-def declared_grading(name: str) -> Any:
-    """What the suite says of normalisation; None: nothing, or no such suite."""
-    known = suites().get(name)
-    return known.env.args.get("grading") if known else None
+def suites_grading(suite: Suite | None) -> Any:
+    """What the suite says of normalisation; None: nothing, or no suite that is known."""
+    return suite.env.args.get("grading") if suite is not None else None
 
 
-def _check_grading(kwargs: dict[str, Any], name: str) -> None:
+def _check_grading(kwargs: dict[str, Any], suite: Suite | None) -> None:
     """Answers are held to what the suite calls equal, not to the submission's own rules.
 
-    `compat` brings its own, published ones. Raises `UserError`.
+    `compat` brings its own, published ones. Of a suite that nobody knows, the rules are believed,
+    as its golds are. Raises `UserError`.
     """
-    given, wanted = kwargs.get("grading"), declared_grading(name)
+    if suite is None:
+        return
+    given, wanted = kwargs.get("grading"), suites_grading(suite)
     if given is not None and given != wanted:
         held = "the suite's default" if wanted is None else repr(wanted)
-        raise UserError(f"grading is {given!r:.80}; answers to {name} are graded by {held}")
+        raise UserError(f"grading is {given!r:.80}; answers to {suite.name} are graded by {held}")
 
 
 def _check_harmless(kwargs: dict[str, Any], prompts: Mapping[str, bytes]) -> None:
@@ -93,6 +104,9 @@ def _check_harmless(kwargs: dict[str, Any], prompts: Mapping[str, bytes]) -> Non
         if not str(hook).startswith("mas_envs.shaping:"):
             raise UserError(f"shaping of {role!r} is {hook!r}; a submission is replayed with "
                             "hooks of mas_envs.shaping only")  # fmt: skip
+    for name in ("solvers", "debaters"):
+        if isinstance(number := kwargs.get(name), int) and number > MOST_AGENTS:
+            raise UserError(f"{name} is {number}; a submission has at most {MOST_AGENTS}")
     if (chosen := kwargs.get("prompts")) is None:
         return
     if isinstance(chosen, dict):

@@ -11,18 +11,20 @@ from collections.abc import Mapping
 from hashlib import blake2b
 from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from benchmarks.diagnostics.drafts import drafts_of
 from leaderboard.environment import declared_environment, third_party
-from leaderboard.manifest import Manifest
+from leaderboard.manifest import Manifest, shallow
 from leaderboard.questions import Place, Questions
 from leaderboard.regrade import regraded
 from leaderboard.replay import embedded_corpus, replayed
-from mas_envs.episodes.schema import Episode, Grade, ToolResult, decode
-from mas_envs.errors import UserError
+from mas_envs.episodes.schema import Episode, Grade, ToolResult, decode, encode
+from mas_envs.errors import MachineryError, UserError
 from mas_envs.workflow import WorkflowEnv
 
+DEEPEST = 100  # of lists and objects in an episode
+LONGEST, MOST_NAMES = 300, 2000  # characters and number of names in one conversation
 TICK_S = 0.05  # what a clock may be wrong by within a turn
 
 
@@ -79,18 +81,24 @@ class Examiner:
         if self.third_party:
             return
         try:
-            self.env = declared_environment(what.manifest, what.prompts, what.retriever)
+            self.env = declared_environment(
+                what.manifest, self.questions.spec, what.prompts, what.retriever
+            )
+        except MachineryError:
+            raise
         except Exception as error:  # whatever a constructor does with arguments nobody vouches for
             self.problem = f"the environment cannot be made: {error}"
 
     def examine(self, number: int, line: bytes) -> Examined:
         """All that can be said of a line by itself."""
-        where, manifest = f"line {number}", self.manifest
+        where = f"line {number}"
         try:
-            stored = decode(line)
-        except (UserError, RecursionError) as error:
-            problem = str(error)[:400] or "nested too deeply"
-            return Examined(number, [("schema", f"{where}: {problem}")])
+            return self._examined(number, where, _read(line))
+        except UserError as error:
+            return Examined(number, [("schema", f"{where}: {error}"[:500])])
+
+    def _examined(self, number: int, where: str, stored: Episode) -> Examined:
+        manifest = self.manifest
         if stored.status != "done" or not 0 <= stored.sample < manifest.k:
             problem = f"{where}: {stored.status}, sample {stored.sample}"
             return Examined(number, [("samples", problem)])
@@ -107,7 +115,7 @@ class Examiner:
         sample = self._sample(stored, place)
         group, task = place
         if self.third_party:
-            grade = regraded(manifest, task, group, stored, report)
+            grade = regraded(manifest, self.questions.spec, place, stored, report)
             sample = sample._replace(grade=grade)
         elif self.env is not None:
             ours = replayed(self.env, manifest, task, group, stored, report, self.computed)
@@ -134,6 +142,35 @@ class Examiner:
             clock=_clock(stored),
             brought=None if self.questions.known else place,
         )
+
+
+def _read(line: bytes) -> Episode:
+    """The episode. Raises `UserError` for one that nobody's run would have stored so."""
+    try:
+        stored = decode(line)
+    except RecursionError:
+        raise UserError("nested too deeply") from None
+    names: set[str] = set()
+    for event in stored.events:
+        free: Any
+        if isinstance(event, ToolResult):
+            free = [event.args, event.result]
+            names.add(event.tool)
+        else:
+            free = event.value
+            names |= {event.agent, event.role, event.model}
+        if not shallow(free, DEEPEST):
+            raise UserError(f"event {event.index} is nested more than {DEEPEST} deep")
+    if not shallow([stored.env, stored.gold, stored.meta, stored.info], DEEPEST):
+        raise UserError(f"nested more than {DEEPEST} deep")
+    if len(names) > MOST_NAMES or any(len(name) > LONGEST for name in names):
+        raise UserError(f"more than {MOST_NAMES} names of agents, models and tools, or one of more "
+                        f"than {LONGEST} characters")  # fmt: skip
+    try:
+        encode(stored)
+    except TypeError as error:
+        raise UserError(str(error)) from None
+    return stored
 
 
 def _clock(stored: Episode) -> tuple[float, float, float, float]:

@@ -23,6 +23,7 @@ CHECKS = {
 }
 ESSENTIAL = ("suite", "questions", "replay")  # unchecked, the numbers are the submitter's word
 SHOWN = 3  # problems quoted per check
+LONGEST = 500  # characters of one
 Result = Literal["pass", "fail", "warning", "unchecked"]
 Status = Literal["recomputed", "self-reported", "rejected"]
 
@@ -49,7 +50,7 @@ class Findings:
         """One more problem: the check fails."""
         self.counts[check] += 1
         if len(self.problems[check]) < SHOWN:
-            self.problems[check].append(problem)
+            self.problems[check].append(printable(problem))
 
     def checks(self) -> list[Check]:
         """One line per check, in the order of `CHECKS`."""
@@ -61,10 +62,19 @@ class Findings:
             text = "; ".join(self.problems[name]) + (f"; and {more} more" if more else "")
             return Check(name, "fail", text)
         if name in self.warnings:
-            return Check(name, "warning", self.warnings[name])
+            return Check(name, "warning", printable(self.warnings[name]))
         if name in self.unchecked:
-            return Check(name, "unchecked", self.unchecked[name])
+            return Check(name, "unchecked", printable(self.unchecked[name]))
         return Check(name, "pass", self.remarks.get(name, about))
+
+
+def printable(text: str) -> str:
+    """The start of a text for any terminal or page.
+
+    What a submission says may hold escape codes and lone surrogates.
+    """
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}"
+                   for one in text[:LONGEST])  # fmt: skip
 
 
 def status_of(checks: list[Check]) -> tuple[Status, list[str]]:

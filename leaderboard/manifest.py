@@ -14,13 +14,15 @@ from typing import Any
 
 import msgspec
 
+from leaderboard.findings import printable
 from mas_envs.episodes.schema import Sampling
 from mas_envs.errors import BadFile
 
 SCHEMA = 1
 MANIFEST, EPISODES, PROMPTS = "manifest.json", "episodes.jsonl.zst", "prompts.toml"
 DEEPEST = 16  # of lists and objects in the manifest
-LONGEST = 300  # characters of what people write: contact, hardware, revisions, names of data
+LONGEST = 300  # characters of a name, and of what people write: contact, hardware, revisions
+MOST_EPISODES = 2_000_000  # what is remembered of each takes some hundred bytes
 
 
 class Suite(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -117,33 +119,54 @@ def decode_manifest(content: bytes, where: object) -> Manifest:
             raise BadFile(where, f"schema {schema!r:.80} is not {SCHEMA}", fix=fix)
         manifest = msgspec.json.decode(content, type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise BadFile(where, f"not a manifest ({error})") from None
+        raise BadFile(where, f"not a manifest ({printable(str(error))})") from None
     for problem in _problems(manifest):
         raise BadFile(where, problem)
     return manifest
 
 
 def _problems(manifest: Manifest) -> Iterator[str]:
-    if manifest.k < 1 or manifest.suite.rows < 1:
-        yield f"k = {manifest.k}, rows = {manifest.suite.rows}; both must be positive"
+    rows, k = manifest.suite.rows, manifest.k
+    if k < 1 or rows < 1 or rows * k > MOST_EPISODES:
+        yield (f"k = {k}, rows = {rows}; both must be positive, and at most {MOST_EPISODES:,} "
+               "episodes")  # fmt: skip
     if not 0 <= manifest.seed < 2**63:
         yield f"seed {manifest.seed} is not from 0 to 2^63"
     for name in ("env", "policies", "sessions"):
-        if not _shallow(getattr(manifest, name), DEEPEST):
+        if not shallow(getattr(manifest, name), DEEPEST):
             yield f"{name} is nested more than {DEEPEST} deep"
-    texts = [manifest.contact, manifest.hardware, *manifest.revisions.values()]
-    texts += [one.name for one in manifest.training or ()]
-    for text in texts:
-        if text is not None and (not text.isprintable() or not 0 < len(text) <= LONGEST):
-            yield f"{text!r:.80} is not 1 to {LONGEST} printable characters"
+    for what, text in _texts(manifest):
+        if not text.isprintable() or not text.strip() or len(text) > LONGEST:
+            yield f"{what} is {text!r:.80}; it must be 1 to {LONGEST} printable characters"
     numbers = {"cost_usd": manifest.cost_usd, **manifest.parameters}
     for name, number in numbers.items():
         if number is not None and not (isfinite(number) and number >= 0):
             yield f"{name!r:.80} is {number}; it must be a number from 0 up"
+    spoke = {model for models in manifest.models.values() for model in models}
+    for model in (*manifest.revisions, *manifest.parameters):
+        if model not in spoke:
+            yield f"revisions or parameters of {model!r:.80}, which no role was played by"
 
 
-def _shallow(value: Any, levels: int) -> bool:
+def _texts(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """What is shown of it, one by one: (what it is, the text)."""
+    yield from [("system", manifest.system), ("team", manifest.team)]
+    yield "suite.name", manifest.suite.name
+    for role, models in manifest.models.items():
+        yield "a role", role
+        yield from (("a model", model) for model in models)
+    yield from (("a revision", text) for text in manifest.revisions.values())
+    yield from (("training data", one.name) for one in manifest.training or ())
+    for name in ("contact", "hardware", "passages"):
+        if (text := getattr(manifest, name)) is not None:
+            yield name, text
+    if manifest.prompts:  # somebody's own environment may have none
+        yield "prompts", manifest.prompts
+
+
+def shallow(value: Any, levels: int) -> bool:
+    """Whether lists and objects are nested at most so deep."""
     if not isinstance(value, dict | list):
         return True
     inner = value.values() if isinstance(value, dict) else value
-    return levels > 0 and all(_shallow(one, levels - 1) for one in inner)
+    return levels > 0 and all(shallow(one, levels - 1) for one in inner)

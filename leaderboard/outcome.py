@@ -7,12 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.suites import suites
-from benchmarks.suites.rows import SUFFIXES
 from leaderboard.archive import Archive
 from leaderboard.findings import CHECKS, Check
 from leaderboard.manifest import MANIFEST, decode_manifest
 from leaderboard.pages.reader import reader_pages, redistributable
+from leaderboard.questions import suite_file as suite_file  # also under this name
 from leaderboard.record import make_record
 from leaderboard.store.conversations import write_pages
 from leaderboard.verify import verify
@@ -30,7 +29,7 @@ def outcome_of(path: Path, job: Job) -> Outcome:
     try:
         with Archive(path) as archive:
             manifest = decode_manifest(archive.read(MANIFEST), path)
-        result = verify(path, suite_file(job.data, manifest.suite.name))
+        result = verify(path, suite_file(Path(job.data) if job.data else None, manifest.suite.name))
     except MachineryError as error:
         return Outcome(status="", reasons=[str(error)])
     except UserError as error:
@@ -47,15 +46,6 @@ def outcome_of(path: Path, job: Job) -> Outcome:
         scores=msgspec.to_builtins(record.scores),
         record=msgspec.json.encode(record),
     )
-
-
-def suite_file(folder: Path | None, name: str) -> Path | None:
-    """Our copy of a suite's questions, if there is one in `folder`."""
-    spec = suites().get(name)
-    if folder is None or spec is None or spec.tasks is not None:
-        return None
-    found = [path for end in SUFFIXES if (path := folder / f"{spec.name}{end}").is_file()]
-    return found[0] if found else None
 
 
 def discreet(checks: list[Check]) -> list[Check]:

@@ -6,12 +6,18 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
+
 from benchmarks.suites import SuiteWarning, fingerprint, load_suite, suites
+from benchmarks.suites.rows import SUFFIXES
+from benchmarks.suites.spec import YAML, Suite, suite
 from leaderboard.findings import Findings
 from leaderboard.manifest import Manifest
 from mas_envs.episodes.schema import Episode
+from mas_envs.errors import UserError
 from mas_envs.tasks import Task, content_hash
 
+MOST_TEXT = 2**26  # characters of all questions that a submission brings along
 Place = tuple[int, Task]
 """The number of a question in its suite (the episodes' group), and the question."""
 
@@ -20,17 +26,15 @@ class Questions:
     """The suite's tasks, or, where its file is not at hand, those that the run brings along."""
 
     def __init__(self, manifest: Manifest, data: Path | None) -> None:
-        name = manifest.suite.name
         self.rows = manifest.suite.rows
-        self.spec = suites().get(name)
-        self.known = data is not None or (self.spec is not None and self.spec.tasks is not None)
-        tasks: Iterable[Task] = ()
-        if self.known:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SuiteWarning)  # the check of the hash says it
-                tasks = load_suite(name, data)
-        self.tasks = {task.id: (group, task) for group, task in enumerate(tasks)}
+        self.spec = spec_of(manifest.suite.name, data)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SuiteWarning)  # the check of the hash says it
+            tasks = _at_hand(self.spec, manifest.suite.name, data)
+        self.known = tasks is not None
+        self.tasks = {task.id: (group, task) for group, task in enumerate(tasks or ())}
         self._groups: set[int] = set()
+        self._brought = 0
 
     def find(self, stored: Episode) -> Place | None:
         """The question of an episode; None for a task that is not the suite's.
@@ -54,6 +58,9 @@ class Questions:
             return "" if first == place else "another place or meta than in its other samples"
         if len(self.tasks) == self.rows or group in self._groups:
             return "one question more than there are, or two in one place"
+        self._brought += len(task.question) + len(msgspec.json.encode([task.answer, task.meta]))
+        if self._brought > MOST_TEXT:
+            return f"questions of more than {MOST_TEXT} characters in all"
         self.tasks[task.id] = place
         self._groups.add(group)
         return ""
@@ -63,7 +70,8 @@ class Questions:
         name, declared = manifest.suite.name, manifest.suite.sha256
         found = fingerprint(task for _, task in self.tasks.values())
         canonical = self.spec.sha256 if self.spec is not None else None
-        if self.rows != (rows := self.spec.rows if self.spec is not None else self.rows):
+        rows = len(self.tasks) if self.known else self.spec and self.spec.rows
+        if rows and self.rows != rows:
             findings.add("suite", f"{self.rows} questions declared; {name} has {rows}")
         if found != declared:
             whose = f"{name} is" if self.known else "these questions are"
@@ -77,6 +85,41 @@ class Questions:
         else:
             text = f"only against the run itself: {name} is not at hand, pass --data FILE"
             findings.unchecked |= {"suite": text, "questions": text}
+
+
+def spec_of(name: str, data: Path | None) -> Suite | None:
+    """What is known of a suite: of one that comes with us, or of `data`, a FILE.yaml of your own.
+
+    A name that a submission gives is never read as a file's. Raises `UserError` for a FILE.yaml
+    without the suite.
+    """
+    if data is not None and data.suffix in YAML:
+        return suite(f"{data}#{name}")
+    return suites().get(name)
+
+
+def suite_file(folder: Path | None, name: str) -> Path | None:
+    """Our copy of a suite's questions, if there is one in `folder`."""
+    spec = suites().get(name)
+    if folder is None or spec is None or spec.tasks is not None:
+        return None
+    found = [path for end in SUFFIXES if (path := folder / f"{spec.name}{end}").is_file()]
+    return found[0] if found else None
+
+
+def _at_hand(spec: Suite | None, name: str, data: Path | None) -> Iterable[Task] | None:
+    """A suite's tasks; None for one that is not at hand. Raises `UserError` for a useless file."""
+    if data is not None and data.suffix in YAML:
+        return load_suite(f"{data}#{name}")
+    if spec is not None and spec.tasks is not None:
+        return load_suite(name, data)
+    if data is None or data.is_dir():
+        file = suite_file(data, name)
+        return None if file is None else load_suite(name, file)
+    if spec is None:
+        fix = "give the FILE.yaml that describes it, or no --data"
+        raise UserError(f"--data {data}: {name!r:.80} is no suite that comes with mas-gym; {fix}")
+    return load_suite(name, data)
 
 
 def _texts(gold: object) -> bool:

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.suites import suites
-from leaderboard.environment import declared_grading
+from benchmarks.suites.spec import Suite
+from leaderboard.environment import suites_grading
 from leaderboard.manifest import Manifest
+from leaderboard.questions import Place
 from leaderboard.replay import Report, check_turn, verdict
-from mas_envs.episodes.schema import Episode, Grade, ToolResult, encode
+from mas_envs.episodes.schema import Episode, Grade, ToolResult
 from mas_envs.grading.policy import policy_argument
 from mas_envs.seeds import environment_seed
 from mas_envs.tasks import Task
@@ -20,13 +21,14 @@ _TOOLS: dict[str, Tool] = {"math": math_grader, "qa": qa_grader}
 
 
 def regraded(
-    manifest: Manifest, task: Task, group: int, stored: Episode, report: Report
+    manifest: Manifest, suite: Suite | None, place: Place, stored: Episode, report: Report
 ) -> Grade | None:
     """Our grade of the answer that was graded last; None when there is none to grade.
 
     The call of the grader must have our gold and the suite's rules. Whether its response is what
     the conversation comes to, and what each agent was shown, is the submission's word.
     """
+    group, task = place
     ours = {"env": manifest.env, "prompts": manifest.prompts, "group": group, "step": 0,
             "seed": environment_seed(manifest.seed, 0, task.id)}  # fmt: skip
     for name, value in ours.items():
@@ -47,15 +49,11 @@ def regraded(
             report("grades", "nothing was graded, and it is not wrong")
             return None
         return stored.grade
-    return _graded_again(manifest, task, calls[-1], stored.grade, report)
+    return _graded_again(suite, task, calls[-1], stored.grade, report)
 
 
 def _check_events(manifest: Manifest, stored: Episode, report: Report) -> None:
     """Turns as declared; seeds by the place of the decision, which is that of any workflow."""
-    try:
-        encode(stored)
-    except TypeError as error:
-        report("schema", str(error))
     if [event.index for event in stored.events] != list(range(len(stored.events))):
         report("replay", "its events are not numbered from 0 on")
     if not stored.turns:
@@ -67,15 +65,14 @@ def _check_events(manifest: Manifest, stored: Episode, report: Report) -> None:
 
 
 def _graded_again(
-    manifest: Manifest, task: Task, call: ToolResult, grade: Grade, report: Report
+    suite: Suite | None, task: Task, call: ToolResult, grade: Grade, report: Report
 ) -> Grade | None:
-    suite = suites().get(manifest.suite.name)
     kind = suite.grader if suite is not None else grade.grader.partition("-")[0]
     if kind not in _TOOLS:
         report("grades", f"graded by {grade.grader!r:.80}, which is none of our graders")
         return None
     options = {key: v for key, v in call.args.items() if key not in ("response", "gold")}
-    if options != (wanted := _options(kind, declared_grading(manifest.suite.name))):
+    if options != (wanted := _options(kind, suites_grading(suite))):
         report("grades", f"graded with {options!r:.80}, not {wanted!r:.80}")
     if call.args.get("gold") != task.answer:
         report("grades", f"graded against {call.args.get('gold')!r:.80}, not the gold")

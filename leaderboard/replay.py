@@ -15,7 +15,7 @@ import msgspec
 
 from leaderboard.manifest import Manifest
 from mas_envs.episodes.schema import Episode, Sampling, ToolResult, Turn, encode
-from mas_envs.errors import ReplayMismatch
+from mas_envs.errors import MachineryError, ReplayMismatch
 from mas_envs.seeds import environment_seed, turn_seed
 from mas_envs.session import Session
 from mas_envs.tasks import Task
@@ -57,6 +57,8 @@ def replayed(
     except ReplayMismatch as mismatch:
         report("replay", str(mismatch))
         return None
+    except MachineryError:
+        raise
     except Exception as error:  # a workflow fed with tool results that no tool gave
         report("replay", f"the environment fails on it: {type(error).__name__}: {error}"[:200])
         return None

@@ -20,9 +20,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `data` is a folder of suites' files (`mas-bench fetch`), so that questions and golds are ours.
 
     Limits: bytes of one submission and of any other body, requests a minute of one address,
-    uploads an hour and waiting submissions of one token; seconds and bytes of address space that
-    verifying one submission may take. `lease_seconds`: a worker that did not say for so long that
-    it is alive has lost its submission to the next. `workers`: 0 verifies nothing here.
+    uploads an hour and waiting submissions of one token; seconds that a client may be silent in the
+    middle of a body; seconds and bytes of address space that verifying one submission may take.
+    `lease_seconds`: a worker that did not say for so long that it is alive has lost its submission
+    to the next. `workers`: 0 verifies nothing here.
     """
 
     folder: Path

@@ -17,6 +17,8 @@ from leaderboard.questions import Questions
 from leaderboard.timing import Timing
 from mas_envs.errors import UserError
 
+MOST_NAMES = 10_000  # of agents, models and tools together
+
 
 @dataclass(slots=True)
 class Tally:
@@ -59,6 +61,9 @@ class Tally:
         self.seen[sample.task].add(sample.sample)
         self.repeats += sample.texts in self.texts[sample.task]
         self.texts[sample.task].add(sample.texts)
+        if len(self.tools) + len(self.read) + sum(map(len, self.models.values())) > MOST_NAMES:
+            self.findings.add("schema", f"more than {MOST_NAMES} agents, models and tools in all")
+            return
         for role, spoke in sample.models.items():
             self.models[role] |= spoke
         self.tools.update(sample.tools)

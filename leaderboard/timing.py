@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from math import fsum
+from math import inf, isfinite
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,10 @@ class Timing:
 
     def problems(self, sessions: Sequence[Mapping[str, Any]]) -> list[str]:
         """What is impossible, in words."""
-        return list(self._problems(sessions)) if len(self._started) else []
+        if not len(self._started):
+            return []
+        with np.errstate(over="ignore", invalid="ignore"):  # of numbers that are no times
+            return list(self._problems(sessions))
 
     def _problems(self, sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         started, seconds = np.array(self._started), np.array(self._seconds)
@@ -44,7 +47,7 @@ class Timing:
                    f"{RATE:,} tokens a second (up to {max(self._rates):,.0f})")  # fmt: skip
         if backwards := int(((seconds < 0) | (np.array(self._spoken) < 0)).sum()):
             yield f"{backwards} conversations take less than no time"
-        spoken, whole = fsum(self._spoken), fsum(self._seconds)
+        spoken, whole = float(np.sum(self._spoken)), float(np.sum(seconds))
         if spoken > SLACK_S and whole < TRIED_AGAIN * spoken:
             yield f"the turns take {spoken:,.0f} s in all, their conversations {whole:,.0f} s"
         spans = _spans(sessions)
@@ -60,24 +63,37 @@ class Timing:
 
 def _spans(sessions: Sequence[Mapping[str, Any]]) -> list[tuple[float, float]]:
     """(start, end) of each session; one that was killed ends when the next begins, or never."""
-    starts = [one.get("started") for one in sessions]
-    if not all(isinstance(start, int | float) for start in starts):
-        return []
-    ends = [*starts[1:], np.inf]
-    given = (one.get("finished") for one in sessions)
-    told = [end if isinstance(end, int | float) else later
-            for end, later in zip(given, ends, strict=True)]  # fmt: skip
-    return list(zip(starts, told, strict=True))  # type: ignore[arg-type]
+    starts = [_number(one.get("started")) for one in sessions]
+    spans = []
+    for place, (start, one) in enumerate(zip(starts, sessions, strict=True)):
+        if start is None:
+            return []
+        end = _number(one.get("finished"))
+        later = starts[place + 1] if place + 1 < len(starts) else inf
+        spans.append((start, end if end is not None else later or inf))
+    return spans
+
+
+def _number(value: Any) -> float | None:
+    """What is told as a time or a count; None where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if isfinite(number) else None
 
 
 def _crowded(
     sessions: Sequence[Mapping[str, Any]], spans: list[tuple[float, float]], whole: float
 ) -> Iterator[str]:
-    at_a_time = [one.get("concurrency") for one in sessions]
-    if not all(isinstance(number, int | float) for number in at_a_time):
-        return
-    room = fsum(number * (end - begin + SLACK_S)  # type: ignore[operator]
-                for number, (begin, end) in zip(at_a_time, spans, strict=True))  # fmt: skip
+    room = 0.0
+    for one, (begin, end) in zip(sessions, spans, strict=True):
+        at_a_time = _number(one.get("concurrency"))
+        if at_a_time is None:
+            return
+        room += at_a_time * (end - begin + SLACK_S)
     if whole > SLACK * room:
         yield (f"conversations of {whole:,.0f} s do not fit into sessions of {room:,.0f} s, with "
                "as many at a time as they say")  # fmt: skip

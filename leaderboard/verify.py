@@ -135,6 +135,9 @@ def _searched(manifest: Manifest, retriever: str | None) -> tuple[str | None, st
 def _check_environment(here: Examiner, findings: Findings) -> None:
     if here.problem:
         findings.add("settings", here.problem)
+    if here.manifest.passages is not None and embedded_corpus(here.manifest):
+        found = f"{here.manifest.passages:.32}, and no retriever of one's own"
+        findings.add("settings", f"passages declared {found}")
     if not here.third_party:
         if here.env is not None and here.env.prompts_id != here.manifest.prompts:
             ours, theirs = here.env.prompts_id, here.manifest.prompts

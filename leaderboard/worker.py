@@ -129,7 +129,7 @@ def _verified(
     job = Job(
         id=taken.id,
         received=taken.received,
-        data=settings.data.resolve() if settings.data else None,
+        data=str(settings.data.resolve()) if settings.data else None,
         seconds=settings.verify_seconds,
         bytes=settings.verify_bytes,
     )

@@ -25,7 +25,7 @@ class Job(msgspec.Struct, kw_only=True):
 
     id: str
     received: float
-    data: Path | None
+    data: str | None
     seconds: float
     bytes: int
 

@@ -45,7 +45,7 @@ Before = Annotated[int | None, Query(ge=1, le=MOST)]
 # Without control characters: PostgreSQL takes no NUL in a text.
 Name = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")]
 
-COMMON = problems(400, 413, 422, 429, 500, 503)
+COMMON = problems(400, 408, 413, 422, 429, 500, 503)
 router = APIRouter(prefix="/api", responses=COMMON)
 PAGE: Describe = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 UPLOAD: dict[str, Any] = {
@@ -61,13 +61,14 @@ UPLOAD: dict[str, Any] = {
     "/submissions",
     status_code=201,
     response_model=Receipt,
-    responses=problems(401, 403, 408, 409, 415, 507),
+    responses=problems(401, 403, 409, 415, 507),
     openapi_extra=UPLOAD,
 )
 async def submit(request: Request, response: Response, token: Submitter) -> dict[str, Any]:
     """Hand in a submission. After the answer 201 it is on disk, whatever happens next.
 
-    409 for the same bytes again: `submission` is the one that has them.
+    403 also for a team that belongs to another token; 409 for the same bytes again: `submission` is
+    the one that has them.
     """
     media = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media not in ZIP:

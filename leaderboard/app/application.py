@@ -62,6 +62,7 @@ def make_app(settings: Settings) -> FastAPI:
         Limits,
         requests_per_minute=settings.requests_per_minute,
         body_bytes=settings.body_bytes,
+        idle_seconds=settings.idle_seconds,
         large=dict.fromkeys(UPLOADS, settings.upload_bytes + FORM),
         free=("/static/",),
     )

@@ -1,7 +1,11 @@
-"""What a client may ask for: requests a minute, bytes of a body. Pure ASGI, outside of the app."""
+"""What a client may ask for: requests a minute, bytes of a body, patience while it sends one.
+
+Pure ASGI, outside of the app.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -12,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from leaderboard.app.problems import Problem, answer
 
 MOST_CLIENTS = 10_000  # that are remembered
+SLOWEST = 10_000  # bytes a second of a body, on the average
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -47,7 +52,8 @@ def too_many(seconds: float) -> Problem:
 class Limits:
     """Middleware. `body_bytes` is a body's most but on the paths of `large`, which have their own.
 
-    Requests for `free` paths (how they begin) are not counted.
+    A body of n bytes must be here after `idle_seconds` + n / `SLOWEST` seconds, and no pause in it
+    be longer than `idle_seconds`. Requests for `free` paths (how they begin) are not counted.
     """
 
     def __init__(
@@ -55,10 +61,12 @@ class Limits:
         app: ASGIApp,
         requests_per_minute: int,
         body_bytes: int,
+        idle_seconds: float,
         large: Mapping[str, int],
         free: tuple[str, ...] = (),
     ) -> None:
         self._app, self._most, self._large, self._free = app, body_bytes, large, free
+        self._idle = idle_seconds
         self._requests = Bucket(requests_per_minute, 60.0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,25 +89,39 @@ class Limits:
             app: ASGIApp = answer(problem.status_code, problem.detail, dict(problem.headers or {}))
         else:
             app = self._app
-        await app(scope, _counted(receive, most), _with_headers(send))
+        await app(scope, _counted(receive, most, self._idle), _with_headers(send))
 
 
 def _too_large(most: int) -> Problem:
     return Problem(413, f"the body is longer than {most} bytes")
 
 
-def _counted(receive: Receive, most: int) -> Receive:
-    size = 0
+def _counted(receive: Receive, most: int, idle: float) -> Receive:
+    """`receive` that raises `Problem` 413 and, until the body is here, 408."""
+    size, begun, whole = 0, time.monotonic(), False
 
     async def counted() -> Message:
-        nonlocal size
-        message = await receive()
+        nonlocal size, whole
+        if whole:  # what comes now is the client's going, however long it stays
+            return await receive()
+        try:
+            async with asyncio.timeout(idle):
+                message = await receive()
+        except TimeoutError:
+            raise _too_slow(f"nothing came for {idle:g} s") from None
         size += len(message.get("body", b""))
+        whole = not message.get("more_body", False)
         if size > most:
             raise _too_large(most)
+        if not whole and time.monotonic() - begun > idle + size / SLOWEST:
+            raise _too_slow(f"{size} bytes came in {time.monotonic() - begun:.0f} s")
         return message
 
     return counted
+
+
+def _too_slow(detail: str) -> Problem:
+    return Problem(408, detail, {"Connection": "close"})
 
 
 def _with_headers(send: Send) -> Send:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import errno
 import hashlib
@@ -23,7 +22,7 @@ from leaderboard.app.problems import Problem
 from leaderboard.settings import Settings
 from leaderboard.store import Store
 from leaderboard.store.models import Submission, Token
-from leaderboard.store.submissions import Duplicate, receive, recent, waiting
+from leaderboard.store.submissions import Duplicate, SomebodyElses, receive, recent, waiting
 from leaderboard.worker import WORK_PREFIX
 from mas_envs.errors import UserError
 
@@ -45,7 +44,7 @@ class Uploads:
         """The submission, which is on disk and in the queue by now.
 
         `declared` is the Content-Length if any. Raises `Problem`: 413, 422 for what is no
-        submission, 409 for one that is here already, 429, 408, 507.
+        submission, 403 for somebody else's team, 409 for one that is here already, 429, 507.
         """
         most = self._settings.upload_bytes
         if declared.isdigit() and int(declared[:20]) > most:
@@ -59,6 +58,8 @@ class Uploads:
                 )
             except Duplicate as error:
                 raise Problem(409, str(error), submission=error.id) from None
+            except SomebodyElses as error:
+                raise Problem(403, str(error)) from None
             except UserError as error:
                 raise Problem(422, str(error)) from None
         wake(app)
@@ -79,7 +80,7 @@ class Uploads:
         """The SHA-256 of what came, which is on disk."""
         digest, size = hashlib.sha256(), 0
         try:
-            while (chunk := await self._next(chunks)) is not None:
+            async for chunk in chunks:
                 size += len(chunk)
                 if size > self._settings.upload_bytes:
                     raise _too_large(self._settings.upload_bytes)
@@ -93,14 +94,6 @@ class Uploads:
                 raise Problem(507, "the server's disk is full; try again later") from None
             raise
         return digest.hexdigest()
-
-    async def _next(self, chunks: AsyncIterator[bytes]) -> bytes | None:
-        try:
-            async with asyncio.timeout(self._settings.idle_seconds):
-                return await anext(chunks, None)
-        except TimeoutError:
-            seconds = f"{self._settings.idle_seconds:g} s"
-            raise Problem(408, f"nothing came for {seconds}", {"Connection": "close"}) from None
 
 
 def wake(app: FastAPI) -> None:

@@ -1,6 +1,6 @@
 """`mas-leaderboard`: hand in a run, recompute one, serve the board. One file per command."""
 
-from leaderboard.cli import export, import_, pack, serve, submit, token, verify
+from leaderboard.cli import backup, export, import_, pack, serve, submit, token, verify
 from mas_envs.console import command_line, epilog
 
 app = command_line(
@@ -21,6 +21,8 @@ for name, module, function in (
     ("serve", serve, serve.serve),
     ("import", import_, import_.import_folder),
     ("export", export, export.export),
+    ("backup", backup, backup.backup),
+    ("restore", backup, backup.restore),
 ):
     app.command(name, epilog=epilog(module.EXAMPLES))(function)
 app.add_typer(token.app, name="token")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -18,7 +19,7 @@ EXAMPLES = [
     "mas-leaderboard serve --folder board --database postgresql://board@db/board \\",
     "    --blobs s3://board/blobs --host 0.0.0.0",
 ]
-STOP_S = 10  # until answers under way are cut off
+STOP_S = 5  # until answers under way are cut off
 
 Folder = Annotated[Path, typer.Option(help="Where the server keeps everything.")]
 Database = Annotated[
@@ -90,6 +91,7 @@ def _run(settings: Settings, host: str, port: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     for name in ("alembic", "httpx"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    os.umask(0o077)
     app = make_app(settings)
     with app.state.store.database.read() as session:
         if not any(token.scope == "admin" for token in listed_tokens(session)):
@@ -97,12 +99,13 @@ def _run(settings: Settings, host: str, port: int) -> None:
                 f"--folder {settings.folder} --name NAME --scope admin")  # fmt: skip
     config = uvicorn.Config(
         app, host=host, port=port, log_config=None, timeout_graceful_shutdown=STOP_S,
-        server_header=False, access_log=False,
+        server_header=False, access_log=False, http="h11",  # which bounds a request's head
     )  # fmt: skip
     try:
         listener = config.bind_socket()
     except SystemExit:
         raise UserError(f"cannot listen on {host}, port {port}; is it in use?") from None
+    listener.listen(config.backlog)  # whoever is told that it is ready may connect
     where = f"[{host}]" if ":" in host else host
     say(f"ready: http://{where}:{listener.getsockname()[1]}/")
     uvicorn.Server(config).run(sockets=[listener])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import ssl
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Annotated, Any
 import httpx
 import typer
 
+from leaderboard.archive import Archive
+from leaderboard.manifest import MANIFEST, decode_manifest
 from mas_envs.console import progress
 from mas_envs.errors import BadFile, MachineryError, UserError
 from retrievers.http.connections import without_password
@@ -43,8 +46,10 @@ def submit(
 
     Exit code 1: it was rejected (with --wait), or the server could not be reached.
     """
-    token, digest = _token(token_file), _sha256(submission)
-    url = _base(to)
+    token, url = _token(token_file), _base(to)
+    with Archive(submission) as archive:  # what is none is not worth sending
+        decode_manifest(archive.read(MANIFEST), submission)
+    digest = _sha256(submission)
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(headers=headers, timeout=httpx.Timeout(60.0)) as client:
         number = _sent(client, url, submission, digest)
@@ -60,7 +65,7 @@ def _sent(client: httpx.Client, url: str, path: Path, digest: str) -> str:
         try:
             answer = _post(client, url, path)
         except httpx.TransportError as error:
-            problem = without_password(f"{url}: {type(error).__name__} {error}")
+            problem = _unreached(url, error)
         else:
             told = _json(answer)
             if answer.status_code == 201:
@@ -71,7 +76,7 @@ def _sent(client: httpx.Client, url: str, path: Path, digest: str) -> str:
             if answer.status_code == 409 and "submission" in told:
                 say(f"{told['submission']}: {url} has it already")
                 return str(told["submission"])
-            problem = f"{url}: {answer.status_code} {told.get('detail', '')}".strip()
+            problem = _refused(url, answer, told)
             if answer.status_code not in AGAIN:
                 raise UserError(problem)
             after = answer.headers.get("retry-after", "")
@@ -83,6 +88,26 @@ def _sent(client: httpx.Client, url: str, path: Path, digest: str) -> str:
             time.sleep(pause)
             pause *= 2
     raise MachineryError(problem)
+
+
+def _unreached(url: str, error: httpx.TransportError) -> str:
+    """What to say. Raises `UserError` where trying again is no use: TLS."""
+    problem = without_password(f"{url}: {error or type(error).__name__}")
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLError):
+            raise UserError(f"{problem}; is it https, with a certificate for that name?")
+        cause = cause.__cause__ or cause.__context__
+    return problem
+
+
+def _refused(url: str, answer: httpx.Response, told: dict[str, Any]) -> str:
+    url = without_password(url)
+    if answer.is_redirect:
+        return f"{url} is elsewhere: --to {answer.headers.get('location', '?')}"
+    if "detail" not in told:
+        return f"{url}: {answer.status_code}, and not as a leaderboard answers; is it one?"
+    return f"{url}: {answer.status_code} {told['detail']}"
 
 
 def _post(client: httpx.Client, url: str, path: Path) -> httpx.Response:
@@ -100,19 +125,32 @@ def _post(client: httpx.Client, url: str, path: Path) -> httpx.Response:
 
 def _await(client: httpx.Client, url: str, number: str) -> None:
     """Until it is verified. Exits with 1 if it was rejected."""
+    failed = 0
     while True:
-        answer = client.get(f"{url}/api/submissions/{number}")
-        told = _json(answer)
-        if answer.status_code != 200 and answer.status_code not in AGAIN:
-            raise MachineryError(f"{url}: {answer.status_code} {told.get('detail', '')}".strip())
-        if answer.status_code == 200 and told["status"] != "waiting":
-            typer.echo(f"{number}: {told['status']}")
-            for reason in told["reasons"]:
-                typer.echo(f"  {reason}")
-            if told["status"] == "rejected":
-                raise typer.Exit(1)
-            return
-        time.sleep(POLL_S)
+        pause = POLL_S
+        try:
+            answer = client.get(f"{url}/api/submissions/{number}")
+        except httpx.TransportError as error:
+            failed += 1
+            if failed == TRIES:
+                raise MachineryError(f"{_unreached(url, error)}; it has {number} already") from None
+        else:
+            failed, told = 0, _json(answer)
+            if answer.status_code == 200 and told.get("status") != "waiting":
+                return _tell(number, told)
+            if answer.status_code != 200 and answer.status_code not in AGAIN:
+                raise MachineryError(_refused(url, answer, told))
+            after = answer.headers.get("retry-after", "")
+            pause = max(pause, min(60.0, float(after))) if after.isdigit() else pause
+        time.sleep(pause)
+
+
+def _tell(number: str, told: dict[str, Any]) -> None:
+    typer.echo(f"{number}: {told.get('status')}")
+    for reason in told.get("reasons", []):
+        typer.echo(f"  {reason}")
+    if told.get("status") == "rejected":
+        raise typer.Exit(1)
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:

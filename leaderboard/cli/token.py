@@ -53,7 +53,7 @@ def list_tokens(folder: Folder = Path("leaderboard-server"), database: Database 
     from leaderboard.store import open_store
     from leaderboard.store.tokens import listed_tokens
 
-    store = open_store(Settings(folder=folder, database=database))
+    store = open_store(_existing(folder, database))
     table = Table("id", "name", "scope", "created", "expires", "revoked")
     with store.database.read() as session:
         for one in listed_tokens(session):
@@ -72,11 +72,18 @@ def revoke(
     from leaderboard.store import open_store
     from leaderboard.store.tokens import revoke_token
 
-    store = open_store(Settings(folder=folder, database=database))
+    store = open_store(_existing(folder, database))
     with store.database.write() as session:
         if not revoke_token(session, number, ACTOR):
             raise UserError(f"there is no token {number}; mas-leaderboard token list shows them")
     say(f"token {number} is revoked")
+
+
+def _existing(folder: Path, database: str) -> Settings:
+    """Raises `UserError` instead of making an empty leaderboard for a mistyped folder."""
+    if not database and not folder.is_dir():
+        raise UserError(f"--folder {folder}: no leaderboard is there")
+    return Settings(folder=folder, database=database)
 
 
 def _day(moment: float | None) -> str:

@@ -33,7 +33,10 @@ def verify(
     submission: Annotated[Path, typer.Argument(metavar="SUB.zip")],
     data: Annotated[
         Path | None,
-        typer.Option(help="The suite's file, or the folder of mas-bench fetch: golds of your own."),
+        typer.Option(
+            help="The suite's file, the folder of mas-bench fetch, or FILE.yaml of "
+            "your own suites: golds of your own."
+        ),
     ] = None,
     retriever: Annotated[
         str | None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -16,6 +16,7 @@ import numpy as np
 
 from benchmarks.suites import suites
 from leaderboard.pages.facts import model_names, parameters
+from leaderboard.pages.pairs import KnownPairs, Values
 from leaderboard.pages.ranks import Range, rank_ranges
 
 if TYPE_CHECKING:
@@ -89,7 +90,9 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
-    """A table, rows from the best to the worst by the column `ranked_by`."""
+    """A table, rows from the best to the worst by the column `ranked_by`; not yet `ranked`: the
+    ranges of ranks are still to come.
+    """
 
     track: str
     title: str
@@ -97,6 +100,11 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     ranked_by: str
     rows: list[Row]
     notes: list[str]
+    ranked: bool = True
+
+
+Known = Callable[[str], KnownPairs]
+"""Column → the pairs of systems that were compared there before."""
 
 
 def track_of(suite: str) -> str | None:
@@ -107,8 +115,14 @@ def track_of(suite: str) -> str | None:
     return next((name for name, track in TRACKS.items() if track.grader == spec.grader), None)
 
 
-def board(records: Iterable[Record], track: str) -> Board:
-    """The table of a track from all records there are. Raises `KeyError` for an unknown track."""
+def board(
+    records: Iterable[Record], track: str, *, ranked: bool = True, known: Known | None = None
+) -> Board:
+    """The table of a track from all records there are. Raises `KeyError` for an unknown track.
+
+    Without ranges of ranks if not `ranked`; they take most of the time where systems are many and
+    their pairs are not `known`.
+    """
     about = TRACKS[track]
     systems = newest(one for one in records if track_of(one.manifest.suite.name) == track)
     shown = {suite for cells in systems.values() for suite in cells}
@@ -118,7 +132,7 @@ def board(records: Iterable[Record], track: str) -> Board:
         for name in sorted(order, key=lambda name: name not in about.core)
         if name in shown
     ]
-    ranks, notes = _ranks(systems, about)
+    ranks, notes = _ranks(systems, about, known) if ranked else ({}, [])
     rows = [
         _row(key, cells, about, {column: of[key] for column, of in ranks.items() if key in of})
         for key, cells in systems.items()
@@ -128,7 +142,7 @@ def board(records: Iterable[Record], track: str) -> Board:
     ranked_by = MEAN if counts[MEAN] else max(names, key=lambda name: counts[name])
     rows.sort(key=lambda row: _order(row, ranked_by))
     return Board(track=track, title=about.title, columns=columns, ranked_by=ranked_by, rows=rows,
-                 notes=notes)  # fmt: skip
+                 notes=notes, ranked=ranked)  # fmt: skip
 
 
 System = tuple[str, str]
@@ -215,40 +229,47 @@ def _order(row: Row, column: str) -> tuple[float, str, str]:
 # ---- ranges of ranks ---------------------------------------------------------------------------
 
 
-def _ranks(systems: Systems, about: Track) -> tuple[dict[str, dict[System, Range]], list[str]]:
+def _ranks(
+    systems: Systems, about: Track, known: Known | None
+) -> tuple[dict[str, dict[System, Range]], list[str]]:
     """Column → system → range of ranks, among the systems that have a recomputed number there."""
-    per_suite: dict[str, dict[System, np.ndarray]] = {}
+    per_suite: dict[str, dict[System, Values]] = {}
+    ranks: dict[str, dict[System, Range]] = {}
     notes = []
     for suite in dict.fromkeys(suite for cells in systems.values() for suite in cells):
         having = {key: cells[suite] for key, cells in systems.items()
                   if suite in cells and cells[suite].status == "recomputed"}  # fmt: skip
-        per_suite[suite], left_out = _shares(having)
+        per_suite[suite], left_out, unit = _shares(having)
+        ranks[suite] = _ranges(per_suite[suite], unit, known and known(suite))
         if left_out:
             names = ", ".join(f"{system} ({team})" for team, system in left_out)
             notes.append(f"{suites()[suite].title}: {names} answered other questions than most "
                          "and has no rank there")  # fmt: skip
-    ranks = {suite: _ranges(values) for suite, values in per_suite.items()}
     core = [per_suite.get(suite, {}) for suite in about.core]
     complete = [key for key in systems if all(key in values for values in core)]
-    ranks[MEAN] = _ranges(
-        {key: np.concatenate([values[key] / len(core) for values in core]) for key in complete}
-    )
+    means = {key: np.concatenate([values[key] / len(core) for values in core]) for key in complete}
+    ranks[MEAN] = _ranges(means, None, known and known(f"{MEAN}-{about.grader}"))
     return ranks, notes
 
 
-def _ranges(values: Mapping[System, np.ndarray]) -> dict[System, Range]:
+def _ranges(
+    values: Mapping[System, Values], unit: float | None, known: KnownPairs | None
+) -> dict[System, Range]:
     if not values:
         return {}
-    return dict(zip(values, rank_ranges(np.array(list(values.values()))), strict=True))
+    ranges = rank_ranges(np.array(list(values.values())), unit, known)
+    return dict(zip(values, ranges, strict=True))
 
 
-def _shares(records: Mapping[System, Record]) -> tuple[dict[System, np.ndarray], list[System]]:
-    """What each question adds to each system's avg@k [Q], in the order of the questions' names; and
-    the systems that answered other questions than most.
+def _shares(
+    records: Mapping[System, Record],
+) -> tuple[dict[System, Values], list[System], float]:
+    """What each question adds to each system's avg@k [Q], in the order of the questions' names; the
+    systems that answered other questions than most; and the unit of what questions add.
     """
     sets = {key: frozenset(record.right) for key, record in records.items() if record.right}
     if not sets:
-        return {}, list(records)
+        return {}, list(records), 1.0
     counts = Counter(sets.values())
     common = min(counts, key=lambda one: (-counts[one], sorted(one)))
     questions = sorted(common)
@@ -258,4 +279,5 @@ def _shares(records: Mapping[System, Record]) -> tuple[dict[System, np.ndarray],
         for key, found in sets.items()
         if found == common
     }
-    return shares, [key for key in records if key not in shares]
+    unit = 1 / (math.lcm(*(records[key].manifest.k for key in shares)) * len(questions))
+    return shares, [key for key in records if key not in shares], unit

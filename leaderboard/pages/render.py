@@ -16,13 +16,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jinja2
+import msgspec
 from markupsafe import Markup
 
 from benchmarks.suites import suites
 from leaderboard.pages import plots, text
 from leaderboard.pages.board import MEAN, TRACKS, Board, track_of
 from leaderboard.pages.comparing import Comparison
-from leaderboard.pages.facts import model_names, parameters, said, settings
+from leaderboard.pages.facts import model_names, parameters, said, session, settings
 from leaderboard.pages.reader import ReaderPage, first_line
 from leaderboard.pages.reported import reported
 from mas_envs.errors import UserError
@@ -70,6 +71,24 @@ def link(here: str, target: str, static: bool) -> str:
     return f"{path}/index.html" if static else f"{path}/"
 
 
+class Other(msgspec.Struct, frozen=True):
+    """A submission as a list names it."""
+
+    id: str
+    system: str
+    team: str
+    suite: str
+    status: str
+    received: float
+
+
+def other(record: Record) -> Other:
+    """What a list says of a submission."""
+    about = record.manifest
+    return Other(record.id, about.system, about.team, about.suite.name, record.status,
+                 record.received)  # fmt: skip
+
+
 class Pages:
     """All pages of a site. `static` ones name files and carry their security policy themselves.
 
@@ -107,11 +126,18 @@ class Pages:
         it is None.
         """
         rows = [row for row in reported() if row.track == board.track]
-        return self._page("board.html", f"{board.track}/", board=board, reported=rows,
-                          comparable=None if comparable is None else set(comparable))  # fmt: skip
+        named = {name for row in rows for name in (*row.avg, *row.passed)}
+        return self._page(
+            "board.html",
+            f"{board.track}/",
+            board=board,
+            reported=rows,
+            reported_columns=[name for name in (MEAN, *suites()) if name in named],
+            comparable=None if comparable is None else set(comparable),
+        )
 
     def submission(
-        self, record: Record, others: Sequence[Record] = (), conversations: bool = True
+        self, record: Record, others: Sequence[Other] = (), conversations: bool = True
     ) -> str:
         """One submission; `others` are those of its suite that it can be compared with."""
         about = record.manifest
@@ -132,11 +158,16 @@ class Pages:
             parameters=parameters(record),
             settings=settings(record),
             policies={role: said(list(of.items())) for role, of in about.policies.items()},
-            sessions=[said(list(one.items())) for one in about.sessions],
+            sessions=[session(one) for one in about.sessions],
             plots={name: Markup(svg) for name, svg in drawn.items() if svg},  # escaped by plots
-            others=others,
+            others=[one for one in others if one.id != record.id],
             conversations=conversations,
+            json_place=f"api/submissions/{record.id}{'.json' if self.static else ''}",
         )
+
+    def pending(self, about: Other) -> str:
+        """A submission that waits, or was rejected: nothing of it is public but its names."""
+        return self._page("pending.html", submission_place(about.id), about=about)
 
     def conversations(self, record: Record, page: ReaderPage) -> str:
         """A page of conversations."""
@@ -150,9 +181,15 @@ class Pages:
         return self._page("compare.html", compare_place(a.id, b.id), a=a, b=b, found=comparison,
                           curve=Markup(plots.pass_curve(curves)) if curves else "")  # fmt: skip
 
-    def submit(self, upload: str | None = None, problem: str = "") -> str:
-        """How to submit; with a form that posts to the place `upload` where there is a server."""
-        return self._page("submit.html", "submit/", upload=upload, problem=problem)
+    def submit(
+        self, upload: str | None = None, most: int = 0, problem: str = "", same: str = ""
+    ) -> str:
+        """How to submit; with a form that posts to the place `upload` where there is a server that
+        takes `most` bytes, and with what was wrong the last time: `same` is the submission that
+        was here already.
+        """
+        return self._page("submit.html", "submit/", upload=upload, most=most, problem=problem,
+                          same=same)  # fmt: skip
 
     def problem(self, title: str, detail: str, path: str = "") -> str:
         """What went wrong at a URL path below the site's root, for the server."""

@@ -25,6 +25,7 @@ from leaderboard.pages.render import (
     STATIC,
     Pages,
     compare_place,
+    other,
     reader_place,
     submission_place,
 )
@@ -121,7 +122,7 @@ def _files(
             number = page.number
             kept = msgspec.structs.replace(page, pages=min(page.pages, most))
             yield _page(reader_place(record.id, number), pages.conversations(record, kept))
-        others = [by_id[one] for one in partners.get(record.id, ()) if one != record.id]
+        others = [other(by_id[one]) for one in partners.get(record.id, ())]
         place = submission_place(record.id)
         yield _page(place, pages.submission(record, others, conversations=number > 0))
         yield f"api/submissions/{record.id}.json", as_json(record)

@@ -46,13 +46,13 @@ class Blobs:
         target = self._path(name)
         if not target.parent.exists():
             target.parent.mkdir(mode=0o700, exist_ok=True)
-            _sync(self.folder)
+            sync(self.folder)
         if os.stat(path).st_dev != os.stat(target.parent).st_dev:
             path = _copied(path, target)
-        _sync(path)
+        sync(path)
         path.chmod(0o600)
         path.replace(target)
-        _sync(target.parent)
+        sync(target.parent)
 
     @contextlib.contextmanager
     def local(self, name: str) -> Iterator[Path]:
@@ -75,7 +75,7 @@ class Blobs:
         place = self._key(name) if self.folder is None else self._path(name)
         try:
             if isinstance(place, str):
-                content: bytes = self._remote.cat_file(place, start, start + length)
+                content: bytes = self._remote.cat_file(place, start=start, end=start + length)
             else:
                 with place.open("rb") as file:
                     file.seek(start)
@@ -94,6 +94,8 @@ class Blobs:
             return int(self._remote.info(self._key(name))["size"])
         except FileNotFoundError:
             return None
+        except Exception as error:
+            raise MachineryError(f"blob {name} cannot be looked up: {error}") from None
 
     def _key(self, name: str) -> str:
         assert NAME.fullmatch(name), name
@@ -123,8 +125,8 @@ def _copied(path: Path, target: Path) -> Path:
     return beside
 
 
-def _sync(path: Path) -> None:
-    """To disk: a file's content, or a folder's names."""
+def sync(path: Path) -> None:
+    """Bring to disk a file's content, or a folder's names."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

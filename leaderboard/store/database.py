@@ -10,6 +10,8 @@ from typing import Any
 
 from alembic import command
 from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -44,12 +46,40 @@ class Database:
             yield session
 
     @contextlib.contextmanager
-    def migrating(self) -> Iterator[Connection]:
-        """A transaction that no other migration runs beside."""
-        with self._writer.begin() as connection:
+    def snapshot(self) -> Iterator[Connection]:
+        """The whole as it was at one moment; who writes meanwhile is not held up."""
+        with self.engine.connect() as connection:
             if connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:n)"), {"n": MIGRATING})
+                connection = connection.execution_options(isolation_level="REPEATABLE READ")
             yield connection
+
+    def one_file(self) -> None:
+        """Close it; of SQLite's files only the one is left, with everything in it."""
+        with self.engine.connect() as connection:
+            connection.rollback()
+            connection.connection.execute("PRAGMA journal_mode = DELETE")
+        self.close()
+
+    @contextlib.contextmanager
+    def migrating(self) -> Iterator[Connection]:
+        """A transaction that no other migration runs beside.
+
+        SQLite changes a table by making it anew, which to foreign keys looks like losing it: they
+        are off until the end, and then checked.
+        """
+        with self._writer.connect() as connection:
+            sqlite = connection.dialect.name == "sqlite"
+            if sqlite:  # below SQLAlchemy, since it has no effect in a transaction
+                connection.connection.execute("PRAGMA foreign_keys = OFF")
+            try:
+                with connection.begin():
+                    if not sqlite:
+                        lock = text("SELECT pg_advisory_xact_lock(:n)")
+                        connection.execute(lock, {"n": MIGRATING})
+                    yield connection
+                    _check_foreign_keys(connection)
+            finally:
+                connection.invalidate()  # the next one has foreign keys again
 
     def close(self) -> None:
         """Close the connections that nobody uses."""
@@ -86,6 +116,21 @@ def downgrade(database: Database, revision: str = "base") -> None:
     _migrate(database, command.downgrade, revision)
 
 
+def revision(database: Database) -> str | None:
+    """Which migration the tables are at; None for an empty database. Raises `MachineryError`."""
+    try:
+        with database.engine.connect() as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+    except DBAPIError as error:
+        where = _shown(database.engine.url)
+        raise MachineryError(f"database {where}: {_first_line(error)}") from None
+
+
+def head() -> str | None:
+    """The newest migration that there is."""
+    return ScriptDirectory(str(MIGRATIONS)).get_current_head()
+
+
 def _migrate(database: Database, step: Any, revision: str) -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
@@ -120,6 +165,14 @@ def _parsed(url: str) -> URL:
 
 def _shown(url: URL) -> str:
     return url.render_as_string(hide_password=True)
+
+
+def _check_foreign_keys(connection: Connection) -> None:
+    """PostgreSQL has checked them already."""
+    if connection.dialect.name == "sqlite":
+        lost = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+        if lost:
+            raise MachineryError(f"the migration would lose what {len(lost)} rows refer to")
 
 
 def _first_line(error: DBAPIError) -> str:

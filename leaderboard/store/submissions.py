@@ -16,7 +16,7 @@ from leaderboard.manifest import MANIFEST, Manifest, decode_manifest
 from leaderboard.settings import SHOWN_AS
 from leaderboard.store import Store
 from leaderboard.store.audit import note
-from leaderboard.store.models import RECOMPUTED, SELF_REPORTED, WAITING, Submission
+from leaderboard.store.models import RECOMPUTED, REJECTED, SELF_REPORTED, WAITING, Submission, Token
 from mas_envs.errors import BadFile, UserError
 
 ACCEPTED = (RECOMPUTED, SELF_REPORTED)
@@ -30,6 +30,10 @@ class Duplicate(UserError):
     def __init__(self, number: str) -> None:
         super().__init__(f"these bytes are submission {number} already")
         self.id = number
+
+
+class SomebodyElses(UserError):
+    """The team's name belongs to another token's name."""
 
 
 class Query(NamedTuple):
@@ -70,12 +74,14 @@ def receive(
 
     When this returns, its bytes and its row are on disk. Raises `BadFile` (a `UserError`) for what
     is no submission, `Duplicate` for bytes that are here already; of several that bring the same
-    bytes at a time, one gets through. A process killed half-way leaves at most a blob that nothing
-    names, which the next upload of these bytes takes over.
+    bytes at a time, one gets through. Raises `SomebodyElses` for a team that handed something in by
+    a token of another name, unless `token` (an id) is None or an admin's. A process killed half-way
+    leaves at most a blob that nothing names, which the next upload of these bytes takes over.
     """
     manifest, size = read_manifest(path), path.stat().st_size
     with store.database.read() as session:
         _check_new(session, sha256)
+        _check_team(session, manifest.team, token)
     store.blobs.keep(path, f"{sha256}.zip")
     row = Submission(
         id=sha256[:16],
@@ -91,6 +97,9 @@ def receive(
     )
     try:
         with store.database.write() as session:
+            if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer anyway
+                session.execute(select(func.pg_advisory_xact_lock(func.hashtext(row.team))))
+            _check_team(session, row.team, token)
             session.add(row)
             note(session, actor, "received", f"submission {row.id}", f"{size} bytes")
     except IntegrityError:
@@ -130,7 +139,7 @@ def records(session: Session, statuses: Sequence[str] = ACCEPTED) -> Iterator[tu
         .order_by(Submission.received, Submission.id)
         .execution_options(yield_per=50)
     )
-    for number, record in session.execute(wanted).tuples():
+    for number, record in session.execute(wanted):
         assert record is not None
         yield number, record
 
@@ -152,3 +161,19 @@ def waiting(session: Session, token: int) -> int:
 def _check_new(session: Session, sha256: str) -> None:
     if session.get(Submission, sha256[:16]) is not None:
         raise Duplicate(sha256[:16])
+
+
+def _check_team(session: Session, team: str, number: int | None) -> None:
+    """Whoever used a team's name first has it, as long as what he handed in is not rejected."""
+    token = None if number is None else session.get(Token, number)
+    if token is None or token.scope == "admin":
+        return
+    first = session.scalar(
+        select(Token.name)
+        .join(Submission, Submission.token == Token.id)
+        .where(Submission.team == team, Submission.status != REJECTED)
+        .order_by(Submission.received, Submission.id)
+        .limit(1)
+    )
+    if first is not None and first != token.name:
+        raise SomebodyElses(f"team {team!r} is somebody else's here; choose another name")

@@ -3,19 +3,25 @@
 import hashlib
 import io
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 import zipfile
+from pathlib import Path
 
 import httpx
 
+import leaderboard.store
 from leaderboard.settings import Settings
 from leaderboard.store import open_store
 from leaderboard.store.tokens import create_token
 
+FORK = multiprocessing.get_context("fork")
+OURS = str(Path(leaderboard.store.__file__).parent)
 PROGRAM = [sys.executable, "-P", "-c", "from leaderboard.cli import app; app()"]
 
 
@@ -111,3 +117,74 @@ def check_problem(answer, status):
     assert told["status"] == status and told["title"] and told["detail"]
     assert "Traceback" not in answer.text and ".py" not in answer.text
     return told
+
+
+def verifying(number):
+    """The processes of `number` that verify a submission each."""
+    return [
+        child for child in children_of(number)
+        if b"leaderboard.worker_child" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]  # fmt: skip
+
+
+def children_of(number):
+    """Processes whose parent is `number`."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == number and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def alive(number):
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    return found
+
+
+def killed_at(n, call):
+    """In a child that dies at the n-th line of leaderboard.store: whether it did not get there,
+    and what `call` gave if it ended first (through a pipe: that is the acknowledgement).
+    """
+    reader, writer = os.pipe()
+
+    def run():
+        left = n
+
+        def trace(frame, event, _):
+            nonlocal left
+            if not frame.f_code.co_filename.startswith(OURS):
+                return None
+            if event == "line":
+                left -= 1
+                if left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+
+        sys.settrace(trace)
+        told = call()
+        sys.settrace(None)
+        os.write(writer, str(told).encode())
+        os._exit(0)
+
+    child = FORK.Process(target=run)
+    child.start()
+    child.join()
+    os.close(writer)
+    told = os.read(reader, 1000).decode()
+    os.close(reader)
+    assert child.exitcode in (0, -signal.SIGKILL)
+    return child.exitcode == 0, told

@@ -1,15 +1,21 @@
 """An honest submission, and a forger who knows how to repair the hashes."""
 
+import contextlib
 import copy
 import hashlib
 import json
 import zipfile
 
+import msgspec
 import pytest
 import zstandard
 from typer.testing import CliRunner
 
 from benchmarks.cli import app as bench
+from benchmarks.suites import load_suite, suites
+from benchmarks.suites.loading import fingerprint
+from benchmarks.suites.spec import Environment, Suite
+from leaderboard.declared import Declared
 from leaderboard.pack import pack
 
 
@@ -22,6 +28,7 @@ class Forger:
 
     def __init__(self, submission, folder):
         self.folder = folder
+        self.raw = None  # lines that stand for the episodes
         with zipfile.ZipFile(submission) as archive:
             self.manifest = json.loads(archive.read("manifest.json"))
             content = archive.read("episodes.jsonl.zst")
@@ -36,7 +43,7 @@ class Forger:
         return next(episode for episode in self.episodes if wanted(episode))
 
     def write(self, raw_lines=None, rehash=True):
-        lines = raw_lines or [json.dumps(episode).encode() for episode in self.episodes]
+        lines = raw_lines or self.raw or [json.dumps(episode).encode() for episode in self.episodes]
         content = compress(lines)
         if rehash:
             digest = hashlib.sha256(content).hexdigest()
@@ -54,15 +61,19 @@ class Forger:
         return path
 
 
+def play(suite, out, *more, policy="scripted:adder"):
+    """A run of `mas-bench run`."""
+    args = ["run", suite, "--policy", policy, "--out", str(out), *more]
+    result = CliRunner().invoke(bench, args)
+    assert result.exit_code == 0, result.output
+    return out
+
+
 @pytest.fixture(scope="session")
 def run(tmp_path_factory):
     """A whole run of the embedded suite, two samples a question."""
     out = tmp_path_factory.mktemp("bench") / "run"
-    args = ["run", "arith", "--policy", "scripted:adder", "-k", "2", "--out", str(out)]
-    args += ["--env-arg", "invalid_penalty=0.25"]
-    result = CliRunner().invoke(bench, args)
-    assert result.exit_code == 0, result.output
-    return out
+    return play("arith", out, "-k", "2", "--env-arg", "invalid_penalty=0.25")
 
 
 @pytest.fixture(scope="session")
@@ -72,13 +83,52 @@ def submission(run):
     return path
 
 
+@contextlib.contextmanager
+def embedded(name, tasks, **fields):
+    """A small suite like those that are embedded, known in this process only."""
+    suites()[name] = Suite(name=name, title=name, rows=tasks["n"], tasks=tasks, **fields)
+    digest = fingerprint(load_suite(name))
+    suites()[name] = msgspec.structs.replace(suites()[name], sha256=digest)
+    yield name
+    del suites()[name]
+
+
 @pytest.fixture(scope="session")
-def _taken_apart(submission):
-    return Forger(submission, None)
+def sums():
+    """The name of a suite of 24 sums."""
+    drawn = {"source": "arith", "split": "test", "levels": [1, 2, 3], "n": 24}
+    with embedded("sums", drawn) as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def towns():
+    """The name of a suite of 60 questions about a generated world."""
+    drawn = {"source": "tinyworld", "split": "test", "n": 60}
+    with embedded("towns", drawn, grader="qa", env=Environment(id="search-v0")) as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
+def sums_run(sums, tmp_path_factory):
+    """A whole run of it, two samples a question."""
+    out = tmp_path_factory.mktemp("sums") / "run"
+    return play(sums, out, "-k", "2", "--env-arg", "invalid_penalty=0.25")
+
+
+@pytest.fixture(scope="session")
+def sums_submission(sums_run):
+    path = sums_run.parent / "sub.zip"
+    declared = Declared(training_data=("their own sums",), contact="adder@lab.example")
+    pack(sums_run, path, system="the adder", team="tests", declared=declared)
+    return path
 
 
 @pytest.fixture
-def forger(_taken_apart, tmp_path):
-    forger = _taken_apart.copy()
-    forger.folder = tmp_path
-    return forger
+def forger(submission, tmp_path):
+    return Forger(submission, tmp_path)
+
+
+@pytest.fixture
+def sums_forger(sums_submission, tmp_path):
+    return Forger(sums_submission, tmp_path)

@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import hashlib
 
-import msgspec
 import numpy as np
 
 from benchmarks.metrics import pass_at_k, score
 from benchmarks.suites import suites
 from leaderboard.findings import CHECKS, Check
 from leaderboard.manifest import Manifest, Score, Suite
+from leaderboard.record import Record
 from mas_envs.episodes.schema import Sampling
-
-
-class Record(msgspec.Struct, kw_only=True):
-    id: str
-    received: float
-    status: str
-    reasons: list[str] = []
-    manifest: Manifest
-    checks: list[Check] = []
-    scores: dict[str, Score] = {}
-    curve: list[float] = []
-    right: dict[str, int] = {}
-    by_turn: list[float] = []
-    tokens: dict[str, dict[str, float]] = {}
-    warnings: list[str] = []
-    cost_usd: float | None = None
 
 
 def tasks(suite, questions):

@@ -1,5 +1,7 @@
 """Every endpoint of a real server, asked well and badly: the right status, a problem detail."""
 
+import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -9,6 +11,8 @@ import httpx
 import pytest
 from sqlalchemy import update
 
+from leaderboard.app import make_app
+from leaderboard.settings import Settings
 from leaderboard.store import connect
 from leaderboard.store.models import Token
 from tests.leaderboard.board_server import (
@@ -20,6 +24,7 @@ from tests.leaderboard.board_server import (
     small_zip,
 )
 
+ZIP = "application/zip"
 UPLOAD_BYTES = 2 * 10**6
 NUMBER = "0123456789abcdef"
 
@@ -109,6 +114,35 @@ def test_of_identical_uploads_at_a_time_one_is_accepted(server, tokens):
     assert codes == [201] + [409] * 11
     told = {answer.json().get("submission") or answer.json()["id"] for answer in answers}
     assert told == {sha256(content)[:16]}
+
+
+def test_a_team_belongs_to_who_used_it_first(server, submitter, admin):
+    def other(name):
+        return server.client(add_token(server.settings, name)[1])
+
+    assert post(submitter, small_zip("a", team="owned")).status_code == 201
+    with other("stranger") as stranger, other("submit") as colleague:
+        told = check_problem(post(stranger, small_zip("b", team="owned")), 403)
+        assert "team 'owned' is somebody else's" in told["detail"] and "submit" not in str(told)
+        assert post(colleague, small_zip("c", team="owned")).status_code == 201
+    assert post(admin, small_zip("d", team="owned")).status_code == 201
+
+
+def test_of_several_that_name_a_team_at_a_time_one_has_it(server):
+    secrets = [add_token(server.settings, f"claims {n}")[1] for n in range(6)]
+    codes, start = [], threading.Barrier(6)
+
+    def claim(n):
+        with server.client(secrets[n]) as client:
+            start.wait()
+            codes.append(post(client, small_zip(f"{n}", team="wanted by many")).status_code)
+
+    threads = [threading.Thread(target=claim, args=(n,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(codes) == [201] + [403] * 5
 
 
 # ---- uploads gone wrong --------------------------------------------------------------------------
@@ -220,7 +254,7 @@ def test_tokens_are_made_used_and_revoked(server, admin):
     about = made.json()
     assert about["expires"] - about["created"] == pytest.approx(2.5 * 86400)
     with server.client(about["token"]) as lab:
-        assert post(lab, small_zip("by the lab")).status_code == 201
+        assert post(lab, small_zip("by the lab", team="lab")).status_code == 201
         assert admin.delete(f"/api/tokens/{about['id']}").status_code == 204
         check_problem(post(lab, small_zip("too late")), 401)
         listing = lab.get("/api/submissions")  # a token that is asked for by nothing harms nothing
@@ -296,11 +330,18 @@ def test_other_bodies_are_short(admin, path):
         ("/api/submissions?offset=-1", 422), ("/api/submissions?offset=99999999999999999999", 422),
         ("/api/submissions?status=lost", 422), ("/api/submissions?team=%00", 422),
         ("/api/submissions?suite=" + "x" * 201, 422), ("/api/nothing", 404), ("/api", 404),
-        ("/%00", 404), ("/%ff", 404),
+        ("/api/%00", 404), ("/api/%ff", 404),
     ],
 )  # fmt: skip
 def test_bad_paths_and_queries(anyone, path, status):
     check_problem(anyone.get(path, follow_redirects=True), status)
+
+
+@pytest.mark.parametrize("path", ["/%00", "/%ff", "/../../etc/passwd", "/nothing", "/static/%00"])
+def test_bad_paths_of_pages(server, anyone, path):
+    answer = anyone.get(path)
+    assert answer.status_code == 404
+    assert "Traceback" not in answer.text and str(server.folder) not in answer.text
 
 
 def test_bad_numbers(admin):
@@ -351,10 +392,73 @@ def test_headers_of_every_answer(anyone):
     assert anyone.get("/api/health").json() == {"status": "ready"}
 
 
-def test_broken_http(server):
+def exchange(server, sent, length=4000):
     host, port = server.url.removeprefix("http://").split(":")
-    for sent in (b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", bytes(100)):
-        with socket.create_connection((host, int(port))) as sock:
-            sock.sendall(sent)
-            assert b" 400 " in sock.recv(1000).partition(b"\r\n")[0]
+    with socket.create_connection((host, int(port)), timeout=20) as sock:
+        sock.sendall(sent)
+        return sock.recv(length)
+
+
+def test_broken_http(server):
+    for sent in (
+        b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nContent-Length: x\r\n\r\n", bytes(100),
+        b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 200_000,
+        b"GET /api/health?" + b"x" * 200_000,
+        b"POST /api/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+        b"POST /api/tokens HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /\0 HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n",
+    ):  # fmt: skip
+        with contextlib.suppress(ConnectionError):  # it need not read on
+            told = exchange(server, sent)
+            assert b" 400 " in told.partition(b"\r\n")[0] and b"Traceback" not in told
     assert httpx.get(f"{server.url}/api/health").status_code == 200
+
+
+def test_headers_and_queries_that_come_twice_or_are_long(server, tokens, submitter, anyone):
+    good, admin = (f"Bearer {tokens[scope][1]}" for scope in ("submit", "admin"))
+    path, zipped = "/api/submissions", ("Content-Type", "application/zip")
+    for headers, status in (
+        ([zipped, ("Authorization", good), ("Authorization", "Bearer wrong")], (201, 401)),
+        ([zipped, ("Authorization", "Bearer wrong"), ("Authorization", admin)], (401,)),
+        ([zipped, ("Content-Type", "text/plain"), ("Authorization", good)], (201, 415)),
+        ([zipped, ("Authorization", good + " " + good)], (401,)),
+        ([zipped, ("Authorization", good.replace("Bearer", "bearer"))], (201,)),
+    ):
+        content = small_zip(sha256(str(headers).encode()))
+        answer = anyone.post(path, content=content, headers=headers)
+        assert answer.status_code in status
+        if answer.status_code != 201:
+            check_problem(answer, answer.status_code)
+    for query in ("limit=5&limit=x", "status=waiting&status=lost"):
+        check_problem(anyone.get(f"{path}?{query}"), 422)
+    check_problem(anyone.get(f"{path}?team=" + "x" * 50_000), 422)
+    assert anyone.get(path, params=[(f"p{n}", "x") for n in range(3000)]).status_code == 200
+    assert anyone.get(f"{path}?%ff=%fe&a[]=1&&&==").status_code == 200
+
+
+def test_a_body_that_comes_drop_by_drop(tmp_path):
+    """Real requests to the real application, with a client that is slower than one may be."""
+    settings = Settings(folder=tmp_path / "board", workers=0, idle_seconds=0.2)
+    board = make_app(settings)
+    secret = add_token(settings, scope="admin")[1]
+
+    async def ask(path, kind, pause):
+        async def drops():
+            for _ in range(40):
+                yield b"x" * 100
+                await asyncio.sleep(pause)
+
+        headers = {"Authorization": f"Bearer {secret}", "Content-Type": kind}
+        transport = httpx.ASGITransport(board)
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            return await client.post(path, content=drops(), headers=headers)
+
+    for path, kind in (
+        ("/api/submissions", "application/zip"),
+        ("/api/tokens", "application/json"),
+    ):
+        for pause, told in ((0.1, "bytes came in"), (1.0, "nothing came for 0.2 s")):
+            answer = asyncio.run(ask(path, kind, pause))
+            assert told in check_problem(answer, 408)["detail"]
+    assert list(settings.incoming.iterdir()) == []
+    board.state.store.database.close()

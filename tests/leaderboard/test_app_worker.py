@@ -1,5 +1,6 @@
 """The worker: honest and forged submissions, and those whose verification dies."""
 
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import zstandard
 
 from leaderboard.findings import CHECKS, Check
 from leaderboard.outcome import discreet, suite_file
@@ -19,7 +21,20 @@ from leaderboard.store.audit import entries
 from leaderboard.store.conversations import all_pages, count_pages, read_page
 from leaderboard.store.submissions import find, receive
 from leaderboard.worker import work_once
-from tests.leaderboard.board_server import Server, add_token, check_problem, post, sha256, small_zip
+from tests.leaderboard.board_server import (
+    Server,
+    add_token,
+    alive,
+    check_problem,
+    children_of,
+    manifest,
+    post,
+    sha256,
+    small_zip,
+    verifying,
+    wait_for,
+    zip_bytes,
+)
 
 
 @pytest.fixture
@@ -48,34 +63,6 @@ def row(store, number):
 def log(store):
     with store.database.read() as session:
         return [one.action for one in entries(session, 100)][::-1]
-
-
-def children_of(number):
-    """Processes whose parent is `number`."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == number and fields[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
-
-
-def alive(number):
-    try:
-        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def wait_for(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-    return found
 
 
 def test_an_honest_submission_is_recomputed(store, settings, submission):
@@ -196,6 +183,7 @@ def test_the_servers_own_copy_of_a_suite(tmp_path):
     assert suite_file(tmp_path, "arith") is suite_file(tmp_path, "../x") is None
 
 
+@pytest.mark.slow
 def test_reasons_are_for_whoever_handed_it_in(tmp_path, forger):
     forger.manifest["scores"]["avg@2"]["value"] = 99.0
     content = forger.write().read_bytes()
@@ -220,12 +208,13 @@ def test_reasons_are_for_whoever_handed_it_in(tmp_path, forger):
             wait_for(lambda: client.get(place).json()["status"] == "rejected")
 
 
+@pytest.mark.slow
 def test_a_stopped_server_leaves_no_process(tmp_path, submission):
     with Server(tmp_path / "board") as server:
         _, token = add_token(server.settings)
         with server.client(token) as client:
             place = post(client, submission.read_bytes()).headers["location"]
-        (child,) = wait_for(lambda: children_of(server.process.pid))
+        (child,) = wait_for(lambda: verifying(server.process.pid))
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(20) == 143
         wait_for(lambda: not alive(child))
@@ -233,3 +222,39 @@ def test_a_stopped_server_leaves_no_process(tmp_path, submission):
                                   capture_output=True).stdout  # fmt: skip
     with Server(tmp_path / "board") as server, server.client() as client:
         wait_for(lambda: client.get(place).json()["status"] == "recomputed")
+
+
+def bomb(line):
+    """A submission whose episodes are 2 GiB when they are decompressed, in few bytes."""
+
+    def frames():
+        frame = zstandard.ZstdCompressor().compress(line * (2**20 // len(line)))
+        for _ in range(2048):
+            yield frame
+
+    content = b"".join(frames())
+    members = {"episodes.jsonl.zst": {"sha256": sha256(content), "bytes": len(content)}}
+    about = json.dumps(manifest(members=members, system=f"bomb {line[:3]}"))
+    return zip_bytes({"manifest.json": about, "episodes.jsonl.zst": content})
+
+
+@pytest.mark.slow
+def test_hostile_submissions_and_a_careless_umask(tmp_path, submission):
+    """They are rejected within the limits, the next one is verified, and no file is others'."""
+    with contextlib.ExitStack() as stack:
+        stack.callback(os.umask, os.umask(0))
+        options = ("--verify-gb", "1", "--verify-seconds", "30")
+        server = stack.enter_context(Server(tmp_path / "board", *options))
+        client = stack.enter_context(server.client(add_token(server.settings)[1]))
+        contents = [bomb(b"\0"), bomb(b"[" * 64), bomb(b"{}\n"), bomb(b'{"a":"\\u0000"}\n')]
+        places = [post(client, content).headers["location"] for content in contents]
+        last = post(client, submission.read_bytes()).headers["location"]
+        for place in places:
+            wait_for(lambda where=place: client.get(where).json()["status"] != "waiting")
+            told = client.get(place).json()
+            assert told["status"] == "rejected" and told["reasons"]
+            assert str(tmp_path) not in str(told)
+        wait_for(lambda: client.get(last).json()["status"] == "recomputed")
+        found = [server.folder, *server.folder.rglob("*")]
+        modes = {path.name: path.stat().st_mode & 0o077 for path in found}
+        assert len(modes) > 10 and not any(modes.values())

@@ -13,6 +13,7 @@ from leaderboard.pages.board import TRACKS, Number, board, mean, track_of
 from leaderboard.pages.comparing import compare
 from leaderboard.pages.ranks import holm, p_values, rank_ranges
 from leaderboard.pages.reported import read_reported, reported
+from leaderboard.pages.text import day, p_text, ranks, signed
 from mas_envs.errors import BadFile, UserError
 from tests.leaderboard.made_up_records import many, record
 
@@ -297,3 +298,10 @@ def test_reported_rows_are_read_and_bad_ones_named(tmp_path):
     path.write_text("[[row")
     with pytest.raises(BadFile):
         read_reported(path)
+
+
+def test_texts_in_words():
+    assert (signed(-1.25), signed(0.04), signed(3.0)) == ("−1.2", "+0.0", "+3.0")
+    assert (p_text(0.0004), p_text(0.04999)) == ("< 0.001", "0.050")
+    assert (ranks(None), ranks((2, 2)), ranks((1, 3))) == ("–", "2", "1–3")
+    assert day(1_780_000_000.0) == "2026-05-28"

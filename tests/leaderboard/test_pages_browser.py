@@ -1,30 +1,28 @@
-"""The static site in a real browser, from file://: what a reader does, and what axe-core finds.
+"""The static site in a real browser, from file://: what a reader does, and what axe-core finds."""
 
-Needs Playwright and a Chromium (Debian's package); axe-core if `AXE_CORE` names
-its axe.min.js or npm has it. Screenshots go to the folder `SCREENSHOTS`, if that is set.
-"""
-
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from leaderboard.pages.board import TRACKS
 from leaderboard.pages.site import export_site
+from tests.leaderboard.chromium import (
+    CHROMIUM,
+    PHONE,
+    WIDE,
+    axe_source,
+    keep,
+    launched,
+    names,
+    violations,
+)  # fmt: skip
 from tests.leaderboard.made_up_records import many, record
 from tests.leaderboard.test_pages_site import conversations
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
-CHROMIUM = (
-    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-)
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium"),
 ]
-WIDE, PHONE = {"width": 1280, "height": 800}, {"width": 360, "height": 740}
 
 
 def records():
@@ -45,11 +43,7 @@ def site(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def browser():
-    with playwright.sync_playwright() as started:
-        options = ["--no-sandbox"] if os.geteuid() == 0 else []
-        chromium = started.chromium.launch(executable_path=CHROMIUM, args=options)
-        yield chromium
-        chromium.close()
+    yield from launched()
 
 
 @pytest.fixture
@@ -78,16 +72,6 @@ def open_page(browser, site):
     for context in contexts:
         context.close()
     assert complaints == []
-
-
-def keep(page, name):
-    if folder := os.environ.get("SCREENSHOTS"):
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=True)
-
-
-def names(page):
-    return page.locator("#board tbody tr:visible .name").all_inner_texts()
 
 
 def places(site):
@@ -138,7 +122,7 @@ def test_filter(open_page):
     page.get_by_label("Status").select_option("")
     page.get_by_label("all suites of the mean").check()
     assert len(names(page)) == 6
-    page.get_by_label("Numbers").select_option("avg")
+    page.locator("#metric").select_option("avg")
     assert page.locator(".pass:visible").count() == 0
     keep(page, "filtered")
 
@@ -253,36 +237,12 @@ def test_without_a_script_the_table_is_whole(browser, site):
     context.close()
 
 
-@pytest.fixture(scope="module")
-def axe(tmp_path_factory):
-    if given := os.environ.get("AXE_CORE"):
-        return Path(given)
-    folder = tmp_path_factory.mktemp("axe")
-    if not shutil.which("npm"):
-        pytest.skip("needs npm, or AXE_CORE=…/axe.min.js")
-    command = ["npm", "install", "--no-audit", "--no-fund", "--silent", "axe-core"]
-    found = folder / "node_modules/axe-core/axe.min.js"
-    result = subprocess.run(command, cwd=folder, timeout=120, capture_output=True, check=False)
-    if result.returncode or not found.is_file():
-        pytest.skip("npm cannot get axe-core")
-    return found
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
-def test_axe_finds_nothing(browser, site, axe, scheme, viewport):
-    """WCAG 2.2 A and AA, contrast among them, and axe's best practices."""
-    source = axe.read_text("utf-8")
-    context = browser.new_context(viewport=viewport, color_scheme=scheme, bypass_csp=True)
+def test_axe_finds_nothing(browser, site):
+    """The server's tests look at the same pages in all sizes and colours."""
+    source = axe_source()
+    context = browser.new_context(viewport=PHONE, color_scheme="dark", bypass_csp=True)
     page = context.new_page()
     for place in places(site):
         page.goto((site / place / "index.html").as_uri())
-        page.evaluate(source)
-        found = page.evaluate("axe.run()")["violations"]
-        said = [
-            (one["id"], one["help"], [node["html"][:120] for node in one["nodes"]][:3])
-            for one in found
-        ]
-        assert said == [], place
-        keep(page, f"{scheme}-{viewport['width']}-{'-'.join(Path(place).parts[:1]) or 'home'}")
+        assert violations(page, source) == [], place
     context.close()

@@ -14,8 +14,15 @@ from leaderboard.pages import plots
 from leaderboard.pages.board import board
 from leaderboard.pages.comparing import compare
 from leaderboard.pages.reader import PER_PAGE, QUOTED, WITHHELD, reader_pages, redistributable
-from leaderboard.pages.render import Pages, compare_place, link, reader_place, submission_place
-from leaderboard.pages.text import day, p_text, ranks, signed, visible
+from leaderboard.pages.render import (
+    Pages,
+    compare_place,
+    link,
+    other,
+    reader_place,
+    submission_place,
+)
+from leaderboard.pages.text import visible
 from mas_envs.episodes.schema import Episode, Grade, Message, ToolResult, Turn
 from mas_envs.errors import UserError
 from tests.leaderboard.made_up_records import many, record
@@ -130,9 +137,10 @@ def all_pages(records, conversations=None):
     a, b = records[:2]
     yield pages.home([board(records, "math"), board(records, "search")], records)
     yield pages.board(board(records, "math"))
-    yield from (pages.submission(one, records) for one in records)
+    yield from (pages.submission(one, [other(each) for each in records]) for one in records)
+    yield from (pages.pending(other(one)) for one in records)
     yield pages.compare(a, b, compare(a, b))
-    yield pages.submit(upload="api/upload", problem=a.manifest.system)
+    yield pages.submit(upload="api/upload", problem=a.manifest.system, same=a.id)
     yield pages.problem(a.manifest.system, a.manifest.team, "/no/such/page")
     for page in conversations or ():
         yield pages.conversations(a, page)
@@ -238,14 +246,19 @@ def test_the_board_says_what_was_computed():
     assert "does not prove which model wrote the text" in text
 
 
-@pytest.mark.parametrize("status", ["waiting", "rejected", "self-reported", "recomputed"])
+@pytest.mark.parametrize("status", ["self-reported", "recomputed"])
 def test_a_submission_says_its_status_and_why(status):
     one = record(status=status, reasons=["sample 3 is missing"])
-    if status == "waiting":
-        one.scores, one.curve, one.right = {}, [], {}
     text = Parsed(Pages().submission(one)).text
     assert status in text
-    assert ("sample 3 is missing" in text) == (status in ("rejected", "self-reported"))
+    assert ("sample 3 is missing" in text) == (status == "self-reported")
+
+
+@pytest.mark.parametrize("status", ["waiting", "rejected"])
+def test_what_is_not_accepted_says_so_and_nothing_else(status):
+    one = record(status=status, reasons=["the gold was edited-19"])
+    page = Pages().pending(other(one))
+    assert status in Parsed(page).text and one.id in page and "edited-19" not in page
 
 
 # ---- links -------------------------------------------------------------------------------------
@@ -384,10 +397,3 @@ def test_pages_hold_every_conversation_once(count, limit):
     assert texts == [f"no. {n}" for n in range(kept)]
     assert [page.number for page in pages] == list(range(1, -(-kept // PER_PAGE) + 1))
     assert all(page.pages == len(pages) for page in pages)
-
-
-def test_texts_in_words():
-    assert (signed(-1.25), signed(0.04), signed(3.0)) == ("−1.2", "+0.0", "+3.0")
-    assert (p_text(0.0004), p_text(0.04999)) == ("< 0.001", "0.050")
-    assert (ranks(None), ranks((2, 2)), ranks((1, 3))) == ("–", "2", "1–3")
-    assert day(1_780_000_000.0) == "2026-05-28"

@@ -31,27 +31,31 @@ def played(out, suite, *more, k=1):
     return out.parent / f"{out.name}.zip"
 
 
+def not_passed(result):
+    return {check.name: check.result for check in result.checks if check.result != "pass"}
+
+
 @pytest.mark.parametrize(
     ("suite", "more"),
     [
-        ("tinyworld", ["--env", "search-single-v0"]),
-        ("tinyworld", ["--env-arg", "compat=drmas"]),
-        ("tinyworld", ["--env", "search-single-v0", "--env-arg", "compat=drmas"]),
-        ("arith", ["--env", "debate-v0"]),
-        ("arith", ["--env", "vote-v0", "--env-arg", "solvers=5"]),
+        ("towns", ["--env", "search-single-v0"]),
+        ("towns", ["--env-arg", "compat=drmas"]),
+        ("towns", ["--env", "search-single-v0", "--env-arg", "compat=drmas"]),
+        ("sums", ["--env", "debate-v0"]),
+        ("sums", ["--env", "vote-v0", "--env-arg", "solvers=5"]),
     ],
     ids=lambda one: one if isinstance(one, str) else " ".join(one),
 )
-def test_runs_of_every_team_are_packed_and_verified(tmp_path, suite, more):
+def test_runs_of_every_team_are_packed_and_verified(sums, towns, tmp_path, suite, more):
     result = verify(played(tmp_path / "run", suite, *more))
-    assert result.passed and {check.result for check in result.checks} == {"pass"}
-    assert 55 < result.manifest.scores["avg@1"].value < 95
+    assert result.status == "recomputed" and not_passed(result) == {"contamination": "unchecked"}
+    assert 50 < result.manifest.scores["avg@1"].value < 100
 
 
 @pytest.fixture(scope="module")
-def search_run(tmp_path_factory):
+def search_run(towns, tmp_path_factory):
     out = tmp_path_factory.mktemp("search") / "run"
-    played(out, "tinyworld", "--env-arg", SHAPED)
+    played(out, towns, "--env-arg", SHAPED)
     return out
 
 
@@ -171,7 +175,8 @@ def test_a_forgery_is_caught(forger, forge):
 
 
 def test_what_the_forger_repacks_unchanged_passes(forger):
-    assert {check.result for check in verify(forger.write()).checks} == {"pass"}
+    result = verify(forger.write())
+    assert result.status == "recomputed" and not_passed(result) == {"contamination": "unchecked"}
 
 
 @pytest.mark.parametrize(
@@ -194,10 +199,10 @@ def test_the_best_of_many_forks_is_no_sample(forger, search_run, told, expected)
     assert failed(forger.write()) == expected
 
 
-def test_a_corpus_of_ones_own_is_believed_and_named_without_its_folder(tmp_path):
+def test_a_corpus_of_ones_own_is_believed_and_named_without_its_folder(towns, tmp_path):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"id": "1", "contents": "\\"Gallery\\"\\nThe architect was nobody."}\n')
-    path = played(tmp_path / "run", "tinyworld", "--env-arg", f"retriever={corpus}")
+    path = played(tmp_path / "run", towns, "--env-arg", f"retriever={corpus}")
     result = verify(path)
     (check,) = [check for check in result.checks if check.name == "tools"]
     assert result.passed and check.result == "unchecked" and "'corpus.jsonl'" in check.detail
@@ -233,7 +238,8 @@ def test_passages_of_another_retriever_are_said_to_be_believed(forger):
     (check,) = [check for check in result.checks if check.name == "tools"]
     assert result.passed and check.result == "unchecked"
     count = sum(len(searches(episode)) for episode in forger.episodes)
-    assert f"believed: {count} of 'search' (retriever 'http://search.example:8000')" in check.detail
+    said = "passages unchecked (retriever 'http://search.example:8000')"
+    assert f"believed: {count} of 'search'; {said}" in check.detail
     shown = CliRunner().invoke(app, ["verify", str(forger.write())])
     assert shown.exit_code == 0 and "unchecked" in shown.stdout and "believed" in shown.stdout
 

@@ -1,4 +1,4 @@
-"""Migrations up and down, transactions, modes; SQLite here, PostgreSQL in test_app_postgres."""
+"""Migrations up and down, transactions, modes; SQLite here, PostgreSQL in test_store_postgres."""
 
 import multiprocessing
 import os
@@ -9,14 +9,16 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import event, inspect, select, text
+from sqlalchemy.exc import IntegrityError
 
 from leaderboard.settings import Settings
 from leaderboard.store import Blobs, connect, open_store, upgrade
 from leaderboard.store.audit import changes, entries, note
 from leaderboard.store.database import downgrade
-from leaderboard.store.models import AuditEntry, Base
+from leaderboard.store.models import AuditEntry, Base, Token
 from leaderboard.store.tokens import InvalidToken, create_token, find_token, revoke_token
 from mas_envs.errors import MachineryError, UserError
+from tests.leaderboard.migrations import a_submission, check_later_migration, with_migration
 
 FORK = multiprocessing.get_context("fork")
 TABLES = {"tokens", "submissions", "audit", "alembic_version"}
@@ -47,6 +49,23 @@ def test_down_and_up_again(database):
     upgrade(database)
     assert tables(database) == TABLES
     upgrade(database)  # nothing to do
+
+
+def test_a_later_migration_keeps_what_is_there(database, tmp_path, monkeypatch):
+    check_later_migration(database, tmp_path, monkeypatch)
+
+
+def test_a_migration_that_would_lose_what_rows_refer_to_is_undone(database, tmp_path, monkeypatch):
+    with database.write() as session:
+        token, _ = create_token(session, "lab", "submit", 1, "me")
+        session.add(a_submission(token.id))
+    with_migration(tmp_path, monkeypatch, "op.execute('DELETE FROM tokens')")
+    with pytest.raises(MachineryError, match="would lose"):
+        upgrade(database)
+    with database.write() as session:
+        assert session.get(Token, token.id).name == "lab"
+        with pytest.raises(IntegrityError):  # foreign keys are on
+            session.execute(text("DELETE FROM tokens"))
 
 
 def test_a_migration_that_is_killed_at_any_statement_is_whole_or_undone(tmp_path):

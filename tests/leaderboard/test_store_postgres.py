@@ -17,6 +17,7 @@ from leaderboard.store.queue import Verdict
 from leaderboard.store.submissions import Duplicate, Query, find, listed, receive, records
 from leaderboard.store.tokens import create_token, find_token
 from tests.leaderboard.board_server import sha256, small_zip
+from tests.leaderboard.migrations import check_later_migration
 from tests.leaderboard.postgres import clear, running
 
 pytestmark = pytest.mark.slow
@@ -77,6 +78,10 @@ def test_migrations_make_what_the_models_say_and_go_down_again(store, url):
     assert tables(url) == {"alembic_version"}
     upgrade(store.database)
     assert tables(url) == TABLES
+
+
+def test_a_later_migration_keeps_what_is_there(store, tmp_path, monkeypatch):
+    check_later_migration(store.database, tmp_path, monkeypatch)
 
 
 def test_a_migration_that_is_killed_at_any_statement_is_whole_or_undone(url):

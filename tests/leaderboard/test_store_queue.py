@@ -2,8 +2,6 @@
 
 import multiprocessing
 import os
-import signal
-import sys
 from pathlib import Path
 
 import hypothesis
@@ -11,17 +9,15 @@ import pytest
 from hypothesis import stateful
 from hypothesis import strategies as st
 
-import leaderboard.store
 from leaderboard.settings import Settings
 from leaderboard.store import connect, open_store, queue, upgrade
 from leaderboard.store.models import Submission
 from leaderboard.store.queue import Verdict
 from leaderboard.store.submissions import Duplicate, Query, find, listed, receive, records
 from mas_envs.errors import UserError
-from tests.leaderboard.board_server import sha256, small_zip, zip_bytes
+from tests.leaderboard.board_server import killed_at, sha256, small_zip, zip_bytes
 
 FORK = multiprocessing.get_context("fork")
-OURS = str(Path(leaderboard.store.__file__).parent)
 ACCEPT = Verdict("recomputed", [], {"avg@1": {"value": 50.0}}, b"{}")
 
 
@@ -202,12 +198,12 @@ BAD = {
         zip_bytes({"manifest.json": '{"schema": 1, "env": ' + '{"a":' * 100_000,
                    "episodes.jsonl.zst": b""}), "not a manifest",
     ),
-    "no system": (small_zip(""), "system ''"),
+    "no system": (small_zip(""), "system is ''"),
     "long team": (small_zip(team="x" * 101), "team"),
     "control": (small_zip("a\0b"), "printable"),
     "newline": (small_zip("a\nb"), "printable"),
     "override": (small_zip("a\u202eb"), "printable"),
-    "k": (small_zip(k=10**9), "k is 1000000000"),
+    "k": (small_zip(k=10**9), "k = 1000000000"),
     "k type": (small_zip(k="1"), "not a manifest"),
     "suite": (small_zip(suite={"name": "", "rows": 1, "sha256": ""}), "suite"),
 }  # fmt: skip
@@ -232,41 +228,6 @@ def test_the_same_bytes_are_one_submission(store):
     assert error.value.id == number
     with store.database.read() as session:
         assert listed(session, Query(), 10, 0)[0] == 1
-
-
-def killed_at(n, call):
-    """In a child that dies at the n-th line of leaderboard.store: whether it did not get there,
-    and what `call` gave if it ended first (through a pipe: that is the acknowledgement).
-    """
-    reader, writer = os.pipe()
-
-    def run():
-        left = n
-
-        def trace(frame, event, _):
-            nonlocal left
-            if not frame.f_code.co_filename.startswith(OURS):
-                return None
-            if event == "line":
-                left -= 1
-                if left < 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-            return trace
-
-        sys.settrace(trace)
-        told = call()
-        sys.settrace(None)
-        os.write(writer, str(told).encode())
-        os._exit(0)
-
-    child = FORK.Process(target=run)
-    child.start()
-    child.join()
-    os.close(writer)
-    told = os.read(reader, 1000).decode()
-    os.close(reader)
-    assert child.exitcode in (0, -signal.SIGKILL)
-    return child.exitcode == 0, told
 
 
 @pytest.mark.slow

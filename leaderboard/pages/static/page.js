@@ -37,7 +37,7 @@ function themeButton() {
 // ---- the table -----------------------------------------------------------------------------------
 
 const NUMBERS = ["size", "cost"]; // small first
-const TEXTS = ["name", "status"];
+const TEXTS = ["name"];
 
 function table() {
   const board = document.getElementById("board");
@@ -107,7 +107,7 @@ function table() {
       const fits = words.every((word) => row.text.includes(word))
         && (!field.status.value || row.status === field.status.value)
         && (most === null || (row.size !== null && row.size <= most))
-        && (!field.complete.checked || row.cells.mean.avg !== undefined);
+        && (!field.complete.checked || row.cells.mean?.avg !== undefined);
       row.element.hidden = !fits;
       shown += fits;
     }
@@ -186,4 +186,23 @@ function comparing(board, rows) {
   }
 }
 
-document.addEventListener("DOMContentLoaded", () => { themeButton(); table(); });
+// ---- handing in ----------------------------------------------------------------------------------
+
+function uploading() {
+  const form = document.getElementById("upload");
+  if (!form) return;
+  const file = form.elements.namedItem("file");
+  const button = form.querySelector("button");
+  const said = document.getElementById("said");
+  const most = Number(form.dataset.most);
+  file.addEventListener("change", () => {
+    const size = file.files[0]?.size ?? 0;
+    const megabytes = (bytes) => `${(bytes / 1e6).toFixed(1)} MB`;
+    file.setCustomValidity(size > most ? `${megabytes(size)}; at most ${megabytes(most)} are taken` : "");
+    file.reportValidity();
+  });
+  form.addEventListener("submit", () => { button.disabled = true; said.textContent = "Uploading…"; });
+  window.addEventListener("pageshow", () => { button.disabled = false; });
+}
+
+document.addEventListener("DOMContentLoaded", () => { themeButton(); table(); uploading(); });
