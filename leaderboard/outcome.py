@@ -29,7 +29,8 @@ def outcome_of(path: Path, job: Job) -> Outcome:
     try:
         with Archive(path) as archive:
             manifest = decode_manifest(archive.read(MANIFEST), path)
-        result = verify(path, suite_file(Path(job.data) if job.data else None, manifest.suite.name))
+        data = suite_file(Path(job.data) if job.data else None, manifest.suite.name)
+        result = verify(path, data, retriever=job.retrievers.get(manifest.passages or ""))
     except MachineryError as error:
         return Outcome(status="", reasons=[str(error)])
     except UserError as error:

@@ -8,6 +8,7 @@ import tempfile
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -45,6 +46,7 @@ def pack(
     prompts = prompt_files(run, record)
     if not out.parent.is_dir():
         raise BadFile(out, f"there is no folder {out.parent}", fix="create it first")
+    _check_declared(run, record, (system, team), declared, out)
     with whole_file(out) as temporary, tempfile.TemporaryFile(dir=out.parent) as spool:
         written = _Written(spool)
         found = _scores(run, record, written)
@@ -66,6 +68,19 @@ def pack(
             for name, content in sorted(prompts.items()):
                 archive.writestr(_zip_member(name), content)
     return manifest
+
+
+def _check_declared(
+    run: Path, record: RunRecord, names: tuple[str, str], declared: Declared, out: Path
+) -> None:
+    """Refuse names and texts at once, not after all conversations were compressed.
+
+    What is declared by model, and files of training data, wait for the conversations. Raises
+    `BadFile`.
+    """
+    at_once = msgspec.structs.replace(declared, revisions={}, parameters={}, training_files=())
+    draft = _manifest(run, record, _Written(BytesIO()), {}, {}, names, at_once)
+    decode_manifest(encode_manifest(draft), out)
 
 
 def _scores(run: Path, record: RunRecord, written: _Written) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from mas_envs.errors import UserError
 from mas_envs.search.retrieval import retriever
 
 
@@ -17,3 +19,17 @@ def digest_of(where: str) -> str | None:
     told = describe(where, unread if is_index(Path(where)) else retriever(where))
     digest = told.get("digest")
     return digest if isinstance(digest, str) else None
+
+
+@cache
+def at_hand(retrievers: tuple[str, ...]) -> dict[str, str]:
+    """{digest: absolute path} of local indexes and corpora, read once. Raises `UserError`."""
+    found = {}
+    for where in retrievers:
+        path = Path(where).resolve()
+        if not path.exists():
+            raise UserError(f"--retriever {where}: there is no such index or corpus here")
+        if (digest := digest_of(str(path))) is None:
+            raise UserError(f"--retriever {where}: does not say which passages it has")
+        found[digest] = str(path)
+    return found

@@ -18,6 +18,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     `folder` holds the database and the blobs unless `database` (an SQLAlchemy URL) or `blobs`
     (a folder, or an fsspec URL such as s3://bucket/prefix) says otherwise; uploads arrive there.
     `data` is a folder of suites' files (`mas-bench fetch`), so that questions and golds are ours.
+    `retrievers` are local indexes or corpora: what was searched in one of them is searched again.
 
     Limits: bytes of one submission and of any other body, requests a minute of one address,
     uploads an hour and waiting submissions of one token; seconds that a client may be silent in the
@@ -30,6 +31,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     database: str = ""
     blobs: str = ""
     data: Path | None = None
+    retrievers: tuple[str, ...] = ()
     upload_bytes: int = sum(LARGEST.values())
     body_bytes: int = 2**16
     idle_seconds: float = 60.0

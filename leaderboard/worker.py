@@ -5,6 +5,7 @@
     renew the lease now and then             result.json, conversations, index
     finish <───────────────────────────────
              ended without a result: crashed; twice, and the submission is rejected
+             could not be done (a retriever is down, memory is short): three times
 
 The child's standard input is a pipe that nothing is written to: when the server is killed, the pipe
 closes and the child ends. What the server had claimed is claimed again once the lease has run out.
@@ -26,10 +27,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from leaderboard.passages import at_hand
 from leaderboard.settings import SHOWN_AS, Settings
 from leaderboard.store import Store
-from leaderboard.store.conversations import keep_pages
-from leaderboard.store.queue import Claim, Verdict, claim, crashed, finish, give_up, renew
+from leaderboard.store.conversations import drop_pages, keep_pages
+from leaderboard.store.models import WITHDRAWN
+from leaderboard.store.queue import Claim, Verdict, claim, crashed, failed, finish, give_up, renew
+from leaderboard.store.submissions import find
 from leaderboard.worker_child import RESULT, Job, Outcome
 from mas_envs.errors import MachineryError
 
@@ -109,11 +113,21 @@ def _settle(store: Store, taken: Claim, ended: _Ended, folder: Path) -> None:
         crashed(store.database, taken, ended.reason)
         return
     if outcome.status == "":
-        raise MachineryError(outcome.reasons[0])
+        log.warning("submission %s: %s", taken.id, outcome.reasons[0])
+        failed(store.database, taken, outcome.reasons[0], LATER_S)
+        return
     keep_pages(store.blobs, folder, taken.sha256)
     verdict = Verdict(outcome.status, outcome.reasons, outcome.scores, outcome.record)
     if finish(store.database, taken, verdict):
         log.info("submission %s: %s", taken.id, outcome.status)
+    elif _withdrawn(store, taken):  # in the meantime: what was kept just now has to go
+        drop_pages(store.blobs, taken.sha256)
+
+
+def _withdrawn(store: Store, taken: Claim) -> bool:
+    with store.database.read() as session:
+        row = find(session, taken.id)
+        return row is not None and row.status == WITHDRAWN
 
 
 def _verified(
@@ -130,6 +144,7 @@ def _verified(
         id=taken.id,
         received=taken.received,
         data=str(settings.data.resolve()) if settings.data else None,
+        retrievers=at_hand(settings.retrievers),
         seconds=settings.verify_seconds,
         bytes=settings.verify_bytes,
     )

@@ -21,11 +21,14 @@ RESULT = "result.json"
 
 
 class Job(msgspec.Struct, kw_only=True):
-    """What to verify: `data` is the folder of suites' files; `bytes` limits the address space."""
+    """What to verify: `data` is the folder of suites' files, `retrievers` what is at hand by
+    the digest of its passages; `bytes` limits the address space.
+    """
 
     id: str
     received: float
     data: str | None
+    retrievers: dict[str, str] = {}
     seconds: float
     bytes: int
 

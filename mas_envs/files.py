@@ -37,7 +37,12 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`; what is written there takes its place if all went well."""
+    """A temporary path beside `path`; what is written there takes its place if all went well.
+
+    Raises `BadFile` for a folder, a device or a pipe: whoever may (root) would replace /dev/null.
+    """
+    if path.exists() and not path.is_file():
+        raise BadFile(path, "is no regular file", fix="name a new file, or one to be replaced")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         yield temporary

@@ -27,9 +27,9 @@ from leaderboard.app.schemas import Known as KnownToken
 from leaderboard.app.uploads import wake
 from leaderboard.store import Store, submissions
 from leaderboard.store.audit import entries
-from leaderboard.store.conversations import count_pages, read_page
-from leaderboard.store.models import Submission, Token
-from leaderboard.store.queue import verify_again
+from leaderboard.store.conversations import count_pages, drop_pages, read_page
+from leaderboard.store.models import WITHDRAWN, Submission, Token
+from leaderboard.store.queue import verify_again, withdraw
 from leaderboard.store.tokens import create_token, listed_tokens, revoke_token
 from mas_envs.errors import UserError
 
@@ -138,6 +138,28 @@ def verify(number: Id, store: Opened, token: Administrator, request: Request) ->
         answer = summary(row)
     wake(request.app)
     return answer
+
+
+@router.delete(
+    "/submissions/{number}", status_code=204, response_class=Response,
+    responses=problems(401, 403, 404),
+)  # fmt: skip
+def delete_submission(number: Id, store: Opened, token: Submitter) -> None:
+    """Withdraw a submission: an administrator, or the token it was handed in with.
+
+    It is in no table any more and its conversations are removed; the same bytes are not taken
+    again. To be verified again puts it back.
+    """
+    with store.database.write() as session:
+        row = submissions.find(session, number)
+        if row is None:
+            raise _unknown(number)
+        if token.scope != "admin" and token.id != row.token:
+            raise Problem(403, f"submission {number} was handed in with another token")
+        if row.status != WITHDRAWN:
+            withdraw(session, row, _actor(token))
+        sha256 = row.sha256
+    drop_pages(store.blobs, sha256)
 
 
 @router.get("/tokens", response_model=Tokens, responses=problems(401, 403))

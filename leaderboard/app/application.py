@@ -14,6 +14,7 @@ import leaderboard.app.api as api
 from leaderboard.app import problems
 from leaderboard.app.limits import Limits
 from leaderboard.app.uploads import Uploads, sweep
+from leaderboard.passages import at_hand
 from leaderboard.settings import Settings
 from leaderboard.store import open_store
 from leaderboard.worker import Worker
@@ -26,8 +27,9 @@ def make_app(settings: Settings) -> FastAPI:
     """The leaderboard as an application: opens the store (migrating it), starts the workers.
 
     Its state has `store`, `settings`, `uploads` and `workers`. Raises what
-    `open_store` raises.
+    `open_store` and `at_hand` raise.
     """
+    at_hand(settings.retrievers)  # what cannot be used is said now
     store = open_store(settings)
     sweep(settings.incoming, 2 * settings.verify_seconds + 3600)
 

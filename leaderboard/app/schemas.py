@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from leaderboard.store.models import Submission, Token
+from leaderboard.store.models import WITHDRAWN, Submission, Token
 from leaderboard.store.tokens import LONGEST_NAME, MOST_DAYS, NAME
 
-Status = Literal["waiting", "recomputed", "self-reported", "rejected"]
+Status = Literal["waiting", "recomputed", "self-reported", "rejected", "withdrawn"]
 Scope = Literal["submit", "admin"]
 
 
@@ -103,9 +103,10 @@ class Tokens(BaseModel):
 
 
 def summary(row: Submission) -> dict[str, Any]:
-    """The fields of `Summary`."""
+    """The fields of `Summary`; what was withdrawn is not named any more."""
     names = ("id", "received", "status", "system", "team", "suite", "k", "scores")
-    return {name: getattr(row, name) for name in names}
+    unnamed = {"system": "", "team": ""} if row.status == WITHDRAWN else {}
+    return {name: getattr(row, name) for name in names} | unnamed
 
 
 def known(token: Token) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from leaderboard.store.audit import changes
 from leaderboard.store.database import Database
 from leaderboard.store.models import Submission
 from leaderboard.store.submissions import ACCEPTED, records
+from mas_envs.files import whole_file
 
 MADE = "made"
 POLL_S = 1.0  # how often it is looked whether submissions were accepted
@@ -123,9 +124,8 @@ def read_made(folder: Path) -> Made | None:
 
 def write_made(folder: Path, made: Made) -> None:
     """Put it there for the server, all at once."""
-    part = folder / f"{MADE}.part"
-    part.write_bytes(msgspec.msgpack.encode(made))
-    part.replace(folder / MADE)
+    with whole_file(folder / MADE) as part:  # of this process: servers may share the folder
+        part.write_bytes(msgspec.msgpack.encode(made))
 
 
 class Tables:

@@ -22,6 +22,7 @@ EXAMPLES = [
     "mas-leaderboard import submissions --folder board && \\",
     "    mas-leaderboard export site --folder board    # in the CI of a repository",
 ]
+MOST = 1_000_000  # of either number
 BlobsUrl = Annotated[str, typer.Option(help="Folder or fsspec URL; in the folder without it.")]
 
 
@@ -30,9 +31,14 @@ def export(
     folder: Folder = Path("leaderboard-server"),
     database: Database = "",
     blobs: BlobsUrl = "",
-    pages: Annotated[int, typer.Option(min=0, help="Pages of conversations per submission.")] = 20,
+    pages: Annotated[
+        int, typer.Option(min=0, max=MOST, help="Pages of conversations per submission.")
+    ] = 20,
     compared: Annotated[
-        int, typer.Option(min=0, help="Best submissions of a suite that are compared pairwise.")
+        int,
+        typer.Option(
+            min=0, max=MOST, help="Best submissions of a suite that are compared pairwise."
+        ),
     ] = 12,
 ) -> None:
     """Write a static site and its JSON; the same submissions give the same bytes."""

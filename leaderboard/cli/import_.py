@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from leaderboard.cli.export import BlobsUrl
-from leaderboard.cli.serve import Database, Folder
+from leaderboard.cli.serve import Database, Folder, Retrievers
 from mas_envs.errors import BadFile, UserError
 
 if TYPE_CHECKING:
@@ -31,11 +31,13 @@ def import_folder(
     data: Annotated[
         Path | None, typer.Option(help="Folder of suites' files (mas-bench fetch).")
     ] = None,
+    retriever: Retrievers = None,
 ) -> None:
     """Take in and verify all submissions of a folder that are not here yet.
 
     Exit code 0: all are accepted; 1: one was rejected, is no submission, or could not be verified.
     """
+    from leaderboard.passages import at_hand
     from leaderboard.settings import Settings
     from leaderboard.store import open_store
     from leaderboard.worker import work_once
@@ -43,7 +45,10 @@ def import_folder(
     files = sorted(path for path in submissions.rglob("*.zip") if path.is_file())
     if not files:
         raise BadFile(submissions, "no *.zip in it", fix="make one with mas-leaderboard pack")
-    settings = Settings(folder=folder, database=database, blobs=blobs, data=data)
+    settings = Settings(
+        folder=folder, database=database, blobs=blobs, data=data, retrievers=tuple(retriever or ())
+    )
+    at_hand(settings.retrievers)  # what cannot be used is said now
     store = open_store(settings)
     taken = {path: _take_in(store, path, settings.incoming) for path in files}
     while work_once(store, settings):

@@ -32,6 +32,14 @@ Database = Annotated[
 ]
 
 
+Retrievers = Annotated[
+    list[str] | None,
+    typer.Option("--retriever", metavar="INDEX",
+                 help="An index or corpus at hand: runs that searched it are searched again. "
+                 "Repeatable."),
+]  # fmt: skip
+
+
 def serve(
     folder: Folder = Path("leaderboard-server"),
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
@@ -44,6 +52,7 @@ def serve(
         Path | None,
         typer.Option(help="Folder of suites' files (mas-bench fetch): golds of our own."),
     ] = None,
+    retriever: Retrievers = None,
     workers: Annotated[
         int, typer.Option(min=0, max=64, help="Submissions to verify at a time; 0: none here.")
     ] = 1,
@@ -70,6 +79,7 @@ def serve(
         database=database,
         blobs=blobs,
         data=data,
+        retrievers=tuple(retriever or ()),
         workers=workers,
         upload_bytes=upload_mb * 10**6,
         requests_per_minute=requests_per_minute,

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.paired import DRAWS
+from mas_envs.files import whole_file
 
 BLOCK = 2048  # draws of signs that are held at once
 CELLS = 2**21  # numbers of a chunk of pairs that are held at once
@@ -54,9 +55,8 @@ class KnownPairs:
             return
         content = io.BytesIO()
         np.savez(content, keys=np.array(keys), p=p)
-        part = self._path.with_suffix(".part")
-        part.write_bytes(content.getvalue())
-        part.replace(self._path)
+        with whole_file(self._path) as part:  # of this process: servers may share the folder
+            part.write_bytes(content.getvalue())
 
     def _read(self, path: Path) -> None:
         try:
@@ -86,7 +86,7 @@ def p_values(
     found = np.abs(gains[:, None] - gains[None, :])
     squares = (values**2).sum(axis=1)
     variance = np.maximum(squares[:, None] + squares[None, :] - 2 * values @ values.T, 0.0)
-    tiny = SAME * max(float(np.abs(values).max(initial=0.0)), 1e-300)
+    tiny = SAME * max(float(np.abs(values).max(initial=0.0)), 1e-100)  # its square is not 0
     z = found / np.sqrt(np.maximum(variance, tiny**2))
     bound = 2 * np.exp(-(np.minimum(z, 38.0) ** 2) / 2)
     p = np.where(bound <= clear, bound, 1.0)

@@ -70,9 +70,7 @@ def export_site(
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
                 names.append(name)
-            if out.exists():
-                out.rename(Path(folder) / "before")
-            whole.rename(out)
+            _replace(out, whole, Path(folder) / "before")
     except OSError as error:
         raise BadFile(out, error.strerror or "cannot be written") from None
     return [out / name for name in sorted(names)]
@@ -135,6 +133,18 @@ def _files(
 
 def _page(place: str, html: str) -> tuple[str, bytes]:
     return f"{place}index.html", html.encode("utf-8")
+
+
+def _replace(out: Path, whole: Path, before: Path) -> None:
+    """Put `whole` in the place of `out`; interrupted in between, `out` is what it was."""
+    if out.exists():
+        out.rename(before)
+    try:
+        whole.rename(out)
+    except BaseException:  # Ctrl-C, too: the folder that `before` is in goes away
+        if before.exists() and not out.exists():
+            before.rename(out)
+        raise
 
 
 def _check_ours(out: Path) -> None:

@@ -19,8 +19,8 @@ from leaderboard.store import Store
 from leaderboard.store.audit import note
 from leaderboard.store.blobs import Blobs, sync
 from leaderboard.store.conversations import CONVERSATIONS, INDEX
-from leaderboard.store.database import connect, head, revision, upgrade
-from leaderboard.store.models import Base, Submission
+from leaderboard.store.database import Database, connect, head, revision, upgrade
+from leaderboard.store.models import WAITING, WITHDRAWN, Base, Submission
 from mas_envs.errors import BadFile, MachineryError, UserError
 
 DATABASE, BLOBS = "leaderboard.sqlite", "blobs"  # as in a server's folder
@@ -49,13 +49,28 @@ def write_backup(store: Store, out: Path) -> list[str]:
             _copy_rows(source, target)
         with copy.read() as session:
             digests = list(session.scalars(select(Submission.sha256)))
-        copy.one_file()
         wrong = _copy_blobs(store.blobs, Blobs(str(part / BLOBS)), digests, Path(name))
+        _forget_changed(store.database, copy)
+        copy.one_file()
         sync(part / DATABASE)
         sync(part)
         part.rename(out)
         sync(out.parent)
     return wrong
+
+
+def _forget_changed(source: Database, copy: Database) -> None:
+    """What was verified again meanwhile has conversations that may be of another time than its row,
+    or of two times: it is to be verified after a restore. What was withdrawn stays so.
+    """
+    with source.read() as session, copy.write() as copied:
+        now = select(Submission.id, Submission.attempts, Submission.status)
+        for number, attempts, status in session.execute(now).all():
+            row = copied.get(Submission, number)
+            if row is not None and row.attempts != attempts:
+                row.status = WITHDRAWN if status == WITHDRAWN else WAITING
+                row.reasons, row.scores, row.record = [], {}, None
+                row.attempts, row.leased_until = attempts, 0.0
 
 
 def check_backup(path: Path) -> None:
@@ -116,10 +131,14 @@ def _copy_blobs(source: Blobs, target: Blobs, digests: list[str], scratch: Path)
                 if suffix == ZIP:
                     wrong.append(f"submission {digest[:16]}: its zip is missing")
                 continue
-            with _copied(source, name, scratch) as path:
-                if suffix == ZIP and _sha256(path) != digest:
-                    wrong.append(f"submission {digest[:16]}: its zip is damaged")
-                target.keep(path, name)
+            try:
+                with _copied(source, name, scratch) as path:
+                    if suffix == ZIP and _sha256(path) != digest:
+                        wrong.append(f"submission {digest[:16]}: its zip is damaged")
+                    target.keep(path, name)
+            except MachineryError:
+                if source.size(name) is not None:  # else it was withdrawn at this moment
+                    raise
     return wrong
 
 

@@ -86,6 +86,18 @@ class Blobs:
             raise MachineryError(f"blob {name} ends early")
         return content
 
+    def remove(self, name: str) -> None:
+        """Forget a blob; nothing happens if there is none. Raises `MachineryError`."""
+        try:
+            if self.folder is not None:
+                self._path(name).unlink(missing_ok=True)
+            elif self.size(name) is not None:
+                self._remote.rm_file(self._key(name))
+        except FileNotFoundError:
+            return
+        except Exception as error:
+            raise MachineryError(f"blob {name} cannot be removed: {error}") from None
+
     def size(self, name: str) -> int | None:
         """Bytes of a blob; None if there is none of that name."""
         try:

@@ -38,6 +38,12 @@ def keep_pages(blobs: Blobs, folder: Path, sha256: str) -> None:
             blobs.keep(folder / name, f"{sha256}.{name}")
 
 
+def drop_pages(blobs: Blobs, sha256: str) -> None:
+    """Remove a submission's pages, if it has any; the index first. Raises `MachineryError`."""
+    for name in (INDEX, CONVERSATIONS):
+        blobs.remove(f"{sha256}.{name}")
+
+
 def count_pages(blobs: Blobs, sha256: str, attempt: int) -> int:
     """How many there are. `attempt`: another number makes the index be read again."""
     return len(_bounds(blobs, sha256, attempt)) - 1

@@ -7,10 +7,10 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, Double, ForeignKey, LargeBinary, MetaData, String, Text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-WAITING, RECOMPUTED, SELF_REPORTED, REJECTED = (
-    "waiting", "recomputed", "self-reported", "rejected",
+WAITING, RECOMPUTED, SELF_REPORTED, REJECTED, WITHDRAWN = (
+    "waiting", "recomputed", "self-reported", "rejected", "withdrawn",
 )  # fmt: skip
-STATUSES = (WAITING, RECOMPUTED, SELF_REPORTED, REJECTED)
+STATUSES = (WAITING, RECOMPUTED, SELF_REPORTED, REJECTED, WITHDRAWN)
 SCOPES = ("submit", "admin")
 
 

@@ -2,7 +2,8 @@
 
     waiting ──claim──> leased ──finish──> recomputed | self-reported | rejected
        ^                 ├── crashed: once more; the second time ──> rejected
-       └─────────────────┴── the lease ran out: the worker was killed
+       ├─────────────────┴── the lease ran out: the worker was killed
+       └── verify_again ── any of them; any of them ── withdraw ──> withdrawn
 
 A worker that is killed loses its work and nothing else: when its lease has run out, the next one
 takes the submission. What it might still write, should it live after all, is refused.
@@ -18,9 +19,10 @@ from sqlalchemy.orm import Session
 
 from leaderboard.store.audit import note
 from leaderboard.store.database import Database
-from leaderboard.store.models import REJECTED, WAITING, Submission
+from leaderboard.store.models import REJECTED, WAITING, WITHDRAWN, Submission
 
 MOST_CRASHES = 2
+MOST_FAILURES = 3  # of our own machinery, which may come back
 WORKER = "worker"
 
 
@@ -87,28 +89,58 @@ def finish(database: Database, taken: Claim, verdict: Verdict) -> bool:
 
 def crashed(database: Database, taken: Claim, reason: str) -> bool:
     """Verification ended without a result. True if that was once too often: rejected."""
+    told = f"verifying it failed {MOST_CRASHES} times, the last time so: {reason}"
+    return _once_more(database, taken, ("crashed", reason, told), MOST_CRASHES, 0.0)
+
+
+def failed(database: Database, taken: Claim, reason: str, pause: float) -> bool:
+    """Verification could not be done here. True if it was tried often enough: rejected.
+
+    It may be the submission after all, as one that needs more memory than the machine has; so it
+    is tried again `pause` seconds later, but not for ever.
+    """
+    told = f"could not be verified here: {reason}; an administrator can have it verified again"
+    return _once_more(database, taken, ("failed", reason, told), MOST_FAILURES, pause)
+
+
+def _once_more(
+    database: Database, taken: Claim, said: tuple[str, str, str], most: int, pause: float
+) -> bool:
+    action, reason, told = said
     with database.write() as session:
         row = session.get(Submission, taken.id, with_for_update=True)
         if row is None or row.status != WAITING or row.attempts != taken.attempt:
             return False
         row.crashes += 1
-        row.leased_until = 0.0
         subject = f"submission {row.id}"
-        if row.crashes < MOST_CRASHES:
-            note(session, WORKER, "crashed", subject, reason)
+        if row.crashes < most:
+            row.leased_until = time.time() + pause if pause else 0.0
+            note(session, WORKER, action, subject, reason)
             return False
-        row.status = REJECTED
-        row.reasons = [f"verifying it failed {row.crashes} times, the last time so: {reason}"]
-        note(session, WORKER, REJECTED, subject, row.reasons[0])
+        row.status, row.reasons, row.leased_until = REJECTED, [told], 0.0
+        note(session, WORKER, REJECTED, subject, told)
         return True
 
 
 def verify_again(session: Session, row: Submission, actor: str) -> None:
     """Put a submission back to the queue, whatever had become of it."""
-    row.status, row.reasons, row.scores, row.record = WAITING, [], {}, None
+    _reset(row, WAITING)
+    note(session, actor, "to be verified again", f"submission {row.id}")
+
+
+def withdraw(session: Session, row: Submission, actor: str) -> None:
+    """Take a submission off the board; its zip stays. `verify_again` puts it back.
+
+    When this is committed, its conversations are to be dropped (`conversations.drop_pages`).
+    """
+    _reset(row, WITHDRAWN)
+    note(session, actor, WITHDRAWN, f"submission {row.id}")
+
+
+def _reset(row: Submission, status: str) -> None:
+    row.status, row.reasons, row.scores, row.record = status, [], {}, None
     row.crashes, row.leased_until = 0, 0.0
     row.attempts += 1  # who verifies it at this moment has lost it
-    note(session, actor, "to be verified again", f"submission {row.id}")
 
 
 def _changed(session: Session, taken: Claim, **values: Any) -> bool:

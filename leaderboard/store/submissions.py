@@ -16,7 +16,15 @@ from leaderboard.manifest import MANIFEST, Manifest, decode_manifest
 from leaderboard.settings import SHOWN_AS
 from leaderboard.store import Store
 from leaderboard.store.audit import note
-from leaderboard.store.models import RECOMPUTED, REJECTED, SELF_REPORTED, WAITING, Submission, Token
+from leaderboard.store.models import (
+    RECOMPUTED,
+    REJECTED,
+    SELF_REPORTED,
+    WAITING,
+    WITHDRAWN,
+    Submission,
+    Token,
+)
 from mas_envs.errors import BadFile, UserError
 
 ACCEPTED = (RECOMPUTED, SELF_REPORTED)
@@ -27,8 +35,10 @@ MOST_SAMPLES = 100_000  # k
 class Duplicate(UserError):
     """The very same bytes are here already, as submission `id`."""
 
-    def __init__(self, number: str) -> None:
-        super().__init__(f"these bytes are submission {number} already")
+    def __init__(self, number: str, status: str = "") -> None:
+        withdrawn = f", which was {WITHDRAWN}; an administrator can put it back"
+        super().__init__(f"these bytes are submission {number} already"
+                         f"{withdrawn if status == WITHDRAWN else ''}")  # fmt: skip
         self.id = number
 
 
@@ -159,19 +169,21 @@ def waiting(session: Session, token: int) -> int:
 
 
 def _check_new(session: Session, sha256: str) -> None:
-    if session.get(Submission, sha256[:16]) is not None:
-        raise Duplicate(sha256[:16])
+    if (there := session.get(Submission, sha256[:16])) is not None:
+        raise Duplicate(there.id, there.status)
 
 
 def _check_team(session: Session, team: str, number: int | None) -> None:
-    """Whoever used a team's name first has it, as long as what he handed in is not rejected."""
+    """Whoever used a team's name first has it, as long as what he handed in is neither rejected nor
+    withdrawn.
+    """
     token = None if number is None else session.get(Token, number)
     if token is None or token.scope == "admin":
         return
     first = session.scalar(
         select(Token.name)
         .join(Submission, Submission.token == Token.id)
-        .where(Submission.team == team, Submission.status != REJECTED)
+        .where(Submission.team == team, Submission.status.not_in((REJECTED, WITHDRAWN)))
         .order_by(Submission.received, Submission.id)
         .limit(1)
     )

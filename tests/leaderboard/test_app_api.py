@@ -96,6 +96,39 @@ def test_bytes_that_are_here_already_are_told_of(submitter, admin):
         assert check_problem(post(client, content), 409)["submission"] == number
 
 
+def test_what_is_withdrawn_is_gone_until_an_administrator_puts_it_back(server, submitter, admin):
+    content = small_zip("Withdrawn Words", team="withdrawers")
+    place = post(submitter, content).headers["location"]
+    number = place[-16:]
+    with server.client(add_token(server.settings, "another")[1]) as other:
+        check_problem(other.delete(place), 403)
+    with server.client() as anyone:
+        check_problem(anyone.delete(place), 401)
+        check_problem(submitter.delete(f"/api/submissions/{NUMBER}"), 404)
+        folder = server.settings.folder / "blobs" / sha256(content)[:2]
+        for name in ("conversations", "index"):  # as if it had been verified
+            (folder / f"{sha256(content)}.{name}").write_bytes(b"[0]")
+        for _ in range(2):
+            assert submitter.delete(place).status_code == 204
+        assert [path.suffix for path in folder.glob(f"{number}*")] == [".zip"]
+        found = anyone.get(place).json()
+        assert (found["status"], found["record"], found["scores"]) == ("withdrawn", None, {})
+        page = anyone.get(f"/submission/{number}/").text
+        for text in (str(found), page):
+            assert "withdrawn" in text.lower()
+            assert "Withdrawn Words" not in text and "withdrawers" not in text
+        check_problem(anyone.get(f"{place}/conversations"), 404)
+        refused = check_problem(post(submitter, content), 409)
+        assert "withdrawn" in refused["detail"] and refused["submission"] == number
+        mine = [one["action"] for one in admin.get("/api/audit").json()["entries"]
+                if one["subject"] == f"submission {number}"]  # fmt: skip
+        assert mine == ["withdrawn", "received"]
+        check_problem(submitter.post(f"{place}/verification"), 403)
+        assert admin.post(f"{place}/verification").json()["status"] == "waiting"
+        assert anyone.get(place).json()["system"] == "Withdrawn Words"
+        assert admin.delete(place).status_code == 204
+
+
 def test_of_identical_uploads_at_a_time_one_is_accepted(server, tokens):
     content, answers = small_zip("at once", padding=500_000), []
     start = threading.Barrier(12)
@@ -360,7 +393,7 @@ def test_bad_numbers(admin):
     ("method", "path", "allowed"),
     [
         ("PUT", "/api/submissions", "GET, POST"),
-        ("DELETE", f"/api/submissions/{NUMBER}", "GET"),
+        ("DELETE", "/api/submissions", "GET, POST"),
         ("PATCH", "/api/tokens/1", "GET, DELETE"), ("TRACE", "/api/audit", "GET"),
         ("POST", f"/api/submissions/{NUMBER}/conversations", "GET"),
         ("GET", f"/api/submissions/{NUMBER}/verification", "POST"),
@@ -374,6 +407,8 @@ def test_other_methods(anyone, method, path, allowed):
 
 
 def test_audit_goes_back_in_steps(admin):
+    for n in range(4):
+        admin.post("/api/tokens", json={"name": f"log {n}", "scope": "submit"})
     whole = admin.get("/api/audit", params={"limit": 100}).json()["entries"]
     assert len(whole) > 4 and [e["id"] for e in whole] == sorted(e["id"] for e in whole)[::-1]
     found = []
@@ -436,6 +471,7 @@ def test_headers_and_queries_that_come_twice_or_are_long(server, tokens, submitt
     assert anyone.get(f"{path}?%ff=%fe&a[]=1&&&==").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_body_that_comes_drop_by_drop(tmp_path):
     """Real requests to the real application, with a client that is slower than one may be."""
     settings = Settings(folder=tmp_path / "board", workers=0, idle_seconds=0.2)

@@ -87,9 +87,9 @@ def check_all_there(settings, acknowledged):
 
 
 def test_killed_while_submissions_come_in(tmp_path, database):
-    """The server, at 20 random moments (on PostgreSQL at 4); and in the end all are verified."""
+    """The server, at 8 random moments (on PostgreSQL at 3); and in the end all are verified."""
     acknowledged, draw, token = {}, random.Random(7), None
-    for cycle in range(4 if database else 20):
+    for cycle in range(3 if database else 8):
         with Server(tmp_path / "board", *OPTIONS, database=database) as server:
             token = token or add_token(server.settings)[1]
             threads = [
@@ -123,12 +123,12 @@ def test_killed_while_submissions_come_in(tmp_path, database):
 
 
 def test_killed_while_it_submits(tmp_path):
-    """The client, at 20 random moments; sending the same again is harmless."""
+    """The client, at 8 random moments; sending the same again is harmless."""
     draw, contents = random.Random(5), []
     with Server(tmp_path / "board", *OPTIONS, "--workers", "0") as server:
         _, token = add_token(server.settings)
         environment = {**os.environ, "MAS_LEADERBOARD_TOKEN": token}
-        for n in range(20):
+        for n in range(8):
             contents.append(small_zip(f"client {n}", padding=5_000_000))
             (tmp_path / "sub.zip").write_bytes(contents[-1])
             client = subprocess.Popen(
@@ -157,7 +157,7 @@ def put(store, settings, content):
 
 
 def test_the_worker_killed_while_it_verifies(tmp_path, database, submission):
-    """At 20 random moments, on PostgreSQL at 6: no harm to the submission; the child ends, too."""
+    """At 8 random moments, on PostgreSQL at 3: no harm to the submission; the child ends, too."""
     settings = Settings(folder=tmp_path / "board", database=database, lease_seconds=0.2)
     store, draw = open_store(settings), random.Random(3)
     number = put(store, settings, submission.read_bytes())
@@ -167,7 +167,7 @@ def test_the_worker_killed_while_it_verifies(tmp_path, database, submission):
         work_once(open_store(settings), settings)
         os._exit(0)
 
-    for _ in range(6 if database else 20):
+    for _ in range(3 if database else 8):
         worker = FORK.Process(target=work)
         worker.start()
         time.sleep(draw.uniform(0, 0.8))
@@ -183,11 +183,12 @@ def test_the_worker_killed_while_it_verifies(tmp_path, database, submission):
 
 
 def test_the_child_killed_while_it_verifies(tmp_path, database, submission):
-    """At 20 random moments, on PostgreSQL at 6: a crash, or done; never a half result."""
+    """At 8 random moments, on PostgreSQL at 3: a crash, or done; never a half result."""
     settings = Settings(folder=tmp_path / "board", database=database)
     store, draw, done = open_store(settings), random.Random(4), 0
     number = put(store, settings, submission.read_bytes())
-    for _ in range(6 if database else 20):
+    cycles = 3 if database else 8
+    for _ in range(cycles):
         mine = set(children_of(os.getpid()))
         thread = threading.Thread(target=work_once, args=(store, settings))
         thread.start()
@@ -202,7 +203,7 @@ def test_the_child_killed_while_it_verifies(tmp_path, database, submission):
             assert (found.record is None) == (found.status == "waiting")
             done += found.status == "recomputed"
             found.status, found.crashes, found.record, found.leased_until = "waiting", 0, None, 0
-    assert done < 20
+    assert done < cycles
     check_verified(store, settings, number)
 
 

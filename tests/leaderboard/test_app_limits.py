@@ -53,6 +53,7 @@ def test_a_bucket_remembers_a_bounded_number_of_clients():
     assert bucket.wait(str(MOST_CLIENTS + 99)) > 0
 
 
+@pytest.mark.slow
 def test_requests_uploads_and_waiting_submissions_are_limited(tmp_path):
     options = ["--workers", "0", "--requests-per-minute", "40", "--uploads-per-hour", "3"]
     with Server(tmp_path / "board", *options) as server:

@@ -14,13 +14,18 @@ import pytest
 import zstandard
 
 from leaderboard.findings import CHECKS, Check
-from leaderboard.outcome import discreet, suite_file
+from leaderboard.outcome import discreet, outcome_of, suite_file
+from leaderboard.pack import pack
+from leaderboard.passages import at_hand
 from leaderboard.settings import Settings
 from leaderboard.store import open_store
 from leaderboard.store.audit import entries
-from leaderboard.store.conversations import all_pages, count_pages, read_page
+from leaderboard.store.conversations import all_pages, count_pages, read_page, write_pages
+from leaderboard.store.queue import claim, withdraw
 from leaderboard.store.submissions import find, receive
-from leaderboard.worker import work_once
+from leaderboard.worker import _Ended, _settle, work_once
+from leaderboard.worker_child import Job, Outcome
+from mas_envs.errors import UserError
 from tests.leaderboard.board_server import (
     Server,
     add_token,
@@ -35,6 +40,7 @@ from tests.leaderboard.board_server import (
     wait_for,
     zip_bytes,
 )
+from tests.leaderboard.conftest import play
 
 
 @pytest.fixture
@@ -53,6 +59,18 @@ def put(store, settings, content):
     path = settings.incoming / "upload-test"
     path.write_bytes(content)
     return receive(store, path, sha256(content), "tests").id
+
+
+@pytest.fixture
+def towns_of_ours(towns, tmp_path, monkeypatch):
+    """(a corpus, a submission that searched it, its suite)."""
+    monkeypatch.chdir(tmp_path)
+    ours = tmp_path / "ours.jsonl"
+    ours.write_text('{"id": "0", "contents": "A\\nThe architect was nobody."}\n')
+    policy = "scripted:tests.leaderboard.oracles:oracle"
+    play(towns, tmp_path / "run", "-k", "1", "--env-arg", f"retriever={ours}", policy=policy)
+    pack(tmp_path / "run", tmp_path / "sub.zip", system="s", team="t")
+    return ours, tmp_path / "sub.zip", towns
 
 
 def row(store, number):
@@ -86,6 +104,7 @@ def test_an_honest_submission_is_recomputed(store, settings, submission):
         assert read_page(store.blobs, found.sha256, 1, n) is None
 
 
+@pytest.mark.slow
 def test_a_forged_one_is_rejected_with_its_reasons(store, settings, forger):
     forger.manifest["scores"]["avg@2"]["value"] = 99.0
     number = put(store, settings, forger.write().read_bytes())
@@ -96,6 +115,7 @@ def test_a_forged_one_is_rejected_with_its_reasons(store, settings, forger):
     assert str(settings.folder) not in str(found.reasons)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_read_is_rejected_at_once(store, settings):
     number = put(store, settings, small_zip(padding=1000))
     assert work_once(store, settings)
@@ -104,6 +124,7 @@ def test_what_cannot_be_read_is_rejected_at_once(store, settings):
     assert str(settings.folder) not in str(found.reasons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [({"verify_seconds": 0.05}, "it took more than 0.05 s"), ({"verify_bytes": 2**26}, "")],
@@ -120,6 +141,7 @@ def test_over_its_limits_twice_is_rejected(store, settings, submission, limits, 
     assert log(store) == ["received", "crashed", "rejected"]
 
 
+@pytest.mark.slow
 def test_killed_once_it_is_verified_the_second_time(store, settings, submission):
     number = put(store, settings, submission.read_bytes())
     mine = set(children_of(os.getpid()))
@@ -144,6 +166,80 @@ def test_a_lost_blob_is_no_fault_of_the_submission(store, settings, submission):
     assert (found.status, found.crashes) == ("waiting", 0)
 
 
+@pytest.mark.slow
+def test_a_grading_process_ended_from_outside_is_tried_three_times(
+    store, settings, submission, monkeypatch
+):
+    """As the kernel ends one when memory is short: really ended, in a verification in here."""
+    monkeypatch.setattr("leaderboard.worker.LATER_S", 0.0)
+    monkeypatch.setattr("leaderboard.processes.IN_PLACE_S", 0.0)
+    monkeypatch.setattr("leaderboard.processes.cores", lambda: 2)
+    number = put(store, settings, submission.read_bytes())
+
+    def in_here(store, settings, taken, path, folder, stopping):
+        job = Job(id=taken.id, received=0.0, data=None, seconds=60.0, bytes=2**34)
+        known, done = set(children_of(os.getpid())), threading.Event()
+
+        def end_the_others():
+            while not done.wait(0.02):
+                for child in set(children_of(os.getpid())) - known:
+                    if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes():
+                        os.kill(child, signal.SIGKILL)
+
+        thread = threading.Thread(target=end_the_others)
+        thread.start()
+        try:
+            return _Ended(outcome_of(path, job), "")
+        finally:
+            done.set()
+            thread.join()
+
+    monkeypatch.setattr("leaderboard.worker._verified", in_here)
+    for _ in range(3):
+        assert row(store, number).status == "waiting"
+        assert work_once(store, settings)
+    assert not work_once(store, settings)
+    found = row(store, number)
+    assert found.status == "rejected" and len(found.reasons) == 1
+    assert found.reasons[0].startswith("could not be verified here: a process that examined ")
+    assert log(store) == ["received", "failed", "failed", "rejected"]
+
+
+def test_withdrawn_while_it_is_verified(store, settings, submission):
+    """What the worker had made ready goes, too."""
+    number = put(store, settings, submission.read_bytes())
+    taken = claim(store.database, 60)
+    with store.database.write() as session:
+        withdraw(session, find(session, number), "me")
+    folder = settings.incoming / "verify-test"
+    folder.mkdir()
+    write_pages([], folder)
+    _settle(store, taken, _Ended(Outcome(status="recomputed", record=b"{}"), ""), folder)
+    found = row(store, number)
+    assert (found.status, found.record) == ("withdrawn", None)
+    blobs = [path.suffix for path in store.blobs.folder.rglob("*.*")]
+    assert blobs == [".zip"] and not work_once(store, settings)
+
+
+def test_a_corpus_at_hand_is_searched_again(store, settings, towns_of_ours):
+    """By the digest of its passages; others stay unchecked, and name no place here."""
+    ours, sub, spec = towns_of_ours
+    other = ours.with_name("other.jsonl")
+    other.write_text('{"id": "0", "contents": "A\\nSomething else."}\n')
+    told = {}
+    for places in ((), (str(other),), (str(other), str(ours))):
+        job = Job(id="0" * 16, received=0.0, data=None, retrievers=at_hand(places), seconds=60.0,
+                  bytes=2**34)  # fmt: skip
+        outcome = outcome_of(sub, job)
+        assert outcome.status == "recomputed", outcome.reasons
+        assert str(ours.parent) not in str(outcome.record)
+        checks = json.loads(outcome.record)["checks"]
+        told[len(places)] = next(check for check in checks if check[0] == "tools")
+    assert told[0][1] == told[1][1] == "unchecked" and told[2][1] == "pass", spec
+    with pytest.raises(UserError, match=r"--retriever .*none: there is no such index"):
+        at_hand((str(ours.parent / "none"),))
+
+
 def test_stopping_gives_the_submission_back(store, settings, submission):
     number = put(store, settings, submission.read_bytes())
     stopping = threading.Event()
@@ -153,6 +249,7 @@ def test_stopping_gives_the_submission_back(store, settings, submission):
     assert (found.status, found.crashes) == ("waiting", 0) and found.leased_until <= time.time()
 
 
+@pytest.mark.slow
 def test_no_secret_of_the_server_is_in_the_child(store, settings, submission, monkeypatch):
     monkeypatch.setenv("MAS_LEADERBOARD_DATABASE", "postgresql://x:secret@y/z")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")

@@ -53,6 +53,7 @@ def test_unknown_missing_and_doubled_members(forger):
     refused(path, "two members of one name")
 
 
+@pytest.mark.slow
 def test_a_directory_of_many_members_is_not_even_read(forger):
     path = forger.zip({f"{number}.json": "" for number in range(50_000)})
     tracemalloc.start()
@@ -100,6 +101,7 @@ def test_a_deflate_bomb(forger):
     refused(path, "100-fold: a bomb")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("newlines", [False, True])
 def test_a_zstd_bomb_in_little_memory(forger, newlines):
     """256 MiB in 25 kB: one endless line, or empty lines without end."""
@@ -177,7 +179,7 @@ def test_truncated_anywhere(submission, tmp_path):
         refused(path, "damaged|no plain")
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(draw=st.data())
 def test_a_flipped_bit_is_noticed_or_without_meaning(submission, tmp_path, draw):
     """Every bit of the file: refused, a changed hash, or nothing that anybody reads."""

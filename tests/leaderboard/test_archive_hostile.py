@@ -220,6 +220,7 @@ KEYS = ["sample", "group", "seed", "step", "index", "batch", "seconds", "reward"
         "temperature", "prompt_tokens"]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("key", KEYS)
 def test_numbers_in_every_place(sums_forger, key, number):
@@ -330,7 +331,7 @@ def judged(path):
         msgspec.json.encode([check._asdict() for check in result.checks])
 
 
-@settings(max_examples=60, suppress_health_check=NO_FIXTURE_HEALTH)
+@settings(max_examples=15, suppress_health_check=NO_FIXTURE_HEALTH)
 @given(draw=st.data())
 def test_a_manifest_with_anything_anywhere(sums_submission, tmp_path, draw):
     forger = Forger(sums_submission, tmp_path)
@@ -340,7 +341,7 @@ def test_a_manifest_with_anything_anywhere(sums_submission, tmp_path, draw):
     judged(forger.write(rehash=False))
 
 
-@settings(max_examples=120, suppress_health_check=NO_FIXTURE_HEALTH)
+@settings(max_examples=30, suppress_health_check=NO_FIXTURE_HEALTH)
 @given(draw=st.data())
 def test_an_episode_with_anything_anywhere(sums_submission, tmp_path, draw):
     forger = Forger(sums_submission, tmp_path)
@@ -350,7 +351,7 @@ def test_an_episode_with_anything_anywhere(sums_submission, tmp_path, draw):
     judged(forger.write())
 
 
-@settings(max_examples=100, suppress_health_check=NO_FIXTURE_HEALTH)
+@settings(max_examples=25, suppress_health_check=NO_FIXTURE_HEALTH)
 @given(draw=st.data())
 def test_a_zip_with_any_bytes_changed(sums_submission, tmp_path, draw):
     content = bytearray(sums_submission.read_bytes())
@@ -362,7 +363,7 @@ def test_a_zip_with_any_bytes_changed(sums_submission, tmp_path, draw):
     judged(path)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(content=st.binary(max_size=400), start=st.booleans())
 def test_any_bytes_at_all(tmp_path_factory, content, start):
     path = tmp_path_factory.mktemp("any") / "sub.zip"

@@ -68,3 +68,10 @@ def test_an_empty_folder_and_a_missing_store_are_said(commands, tmp_path):
     missing = commands("export", tmp_path / "site", "--folder", tmp_path / "nowhere")
     assert "no such folder" in str(missing.exception)
     assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("option", ["--pages", "--compared"])
+@pytest.mark.parametrize("number", ["-1", "99999999999999999999", "1.5", ""])
+def test_numbers_that_are_none_are_refused_before_anything_is_opened(commands, option, number):
+    told = commands("export", "site", "--folder", "nowhere", option, number)
+    assert told.exit_code == 2 and option in told.output

@@ -105,3 +105,9 @@ def test_a_truncated_file_of_pairs_is_as_none(tmp_path):
     for length in range(0, len(whole), 97):
         path.write_bytes(whole[:length])
         assert np.array_equal(p_values(some(5), 0.0, 1 / 640, KnownPairs(path)), wanted)
+
+
+def test_systems_that_got_nothing_right_are_equal_without_a_warning():
+    with np.errstate(all="raise"):
+        assert rank_ranges(np.zeros((3, 30)), 1 / 60) == [(1, 3)] * 3
+        assert np.array_equal(p_values(np.zeros((2, 30))), np.ones((2, 2)))

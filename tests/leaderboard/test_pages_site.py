@@ -170,3 +170,26 @@ def test_an_export_that_fails_leaves_the_earlier_one(tmp_path):
     with pytest.raises(BadFile, match="the disk is gone"):
         export_site(records(), out, broken)
     assert contents(out) == before and [path.name for path in tmp_path.iterdir()] == ["site"]
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_an_export_interrupted_while_it_takes_the_place_of_another_loses_neither(
+    tmp_path, monkeypatch, moment
+):
+    out, rename = tmp_path / "site", Path.rename
+    export_site(records(), out)
+    whole = contents(out)
+
+    def interrupted(path, target):
+        if path.name == "site" and path != out:  # the new one's
+            if moment == "after":
+                rename(path, target)
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            export_site(records()[:2], out)
+    assert (contents(out) == whole) == (moment == "before")
+    assert "api/index.json" in contents(out) and list(tmp_path.iterdir()) == [out]

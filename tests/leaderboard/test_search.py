@@ -35,6 +35,7 @@ def not_passed(result):
     return {check.name: check.result for check in result.checks if check.result != "pass"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("suite", "more"),
     [
@@ -179,6 +180,7 @@ def test_what_the_forger_repacks_unchanged_passes(forger):
     assert result.status == "recomputed" and not_passed(result) == {"contamination": "unchecked"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("told", "expected"), [(True, {"samples", "settings"}), (False, {"settings"})]
 )

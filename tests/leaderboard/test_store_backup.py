@@ -12,9 +12,12 @@ from typer.testing import CliRunner
 
 from leaderboard.cli import app
 from leaderboard.settings import Settings
-from leaderboard.store import open_store
+from leaderboard.store import backup as backup_module
+from leaderboard.store import open_store, queue
+from leaderboard.store.conversations import drop_pages
 from leaderboard.store.database import connect
 from leaderboard.store.models import Base, Submission
+from leaderboard.store.queue import Verdict
 from leaderboard.store.submissions import find, receive
 from leaderboard.store.tokens import create_token, find_token
 from leaderboard.worker import work_once
@@ -73,6 +76,7 @@ def secret(settings):
     return secret
 
 
+@pytest.mark.slow
 def test_all_of_it_comes_back(tmp_path, settings, secret, submission):
     store = open_store(settings)
     verified = put(store, settings, submission.read_bytes())
@@ -143,12 +147,46 @@ def test_blobs_that_are_lost_or_damaged_are_told_of(tmp_path, settings, secret):
     assert code == 1 and "3 submissions are restored" in err and f"{lost}: its zip is" in err
 
 
+def test_what_is_verified_again_or_withdrawn_meanwhile(tmp_path, settings, monkeypatch):
+    """Its row is of before, its conversations of later, as it were: it is to be verified again."""
+    store = open_store(settings)
+    numbers = {name: put(store, settings, small_zip(name)) for name in ("same", "again", "gone")}
+    for _ in numbers:
+        taken = queue.claim(store.database, 60)
+        assert queue.finish(store.database, taken, Verdict("recomputed", [], {}, b"{}"))
+        for name in ("conversations", "index"):
+            path = settings.incoming / name
+            path.write_bytes(b"first")
+            store.blobs.keep(path, f"{taken.sha256}.{name}")
+    copy_blobs = backup_module._copy_blobs
+
+    def meanwhile(*args):
+        with store.database.write() as session:
+            queue.verify_again(session, find(session, numbers["again"]), "me")
+            queue.withdraw(session, find(session, numbers["gone"]), "me")
+            gone = find(session, numbers["gone"]).sha256
+        drop_pages(store.blobs, gone)
+        taken = queue.claim(store.database, 60)
+        assert queue.finish(store.database, taken, Verdict("recomputed", [], {}, b"{}"))
+        return copy_blobs(*args)
+
+    monkeypatch.setattr(backup_module, "_copy_blobs", meanwhile)
+    assert backup_module.write_backup(store, tmp_path / "backup") == []
+    store.database.close()
+    copy = connect(f"sqlite:///{tmp_path}/backup/leaderboard.sqlite")
+    with copy.read() as session:
+        found = {name: find(session, number) for name, number in numbers.items()}
+    assert [found[name].status for name in numbers] == ["recomputed", "waiting", "withdrawn"]
+    assert [found[name].record for name in numbers] == [b"{}", None, None]
+    copy.close()
+
+
 @pytest.mark.slow
 def test_killed_at_a_line_it_is_whole_or_not_there_and_can_be_done_again(
     tmp_path, settings, secret
 ):
     assert command("backup", tmp_path / "whole", "--folder", settings.folder)[0] == 0
-    for n in range(0, 1000, 9):
+    for n in range(0, 1000, 19):
         done, _ = killed_at(
             n, lambda: command("backup", tmp_path / "backup", "--folder", settings.folder)
         )
@@ -158,7 +196,7 @@ def test_killed_at_a_line_it_is_whole_or_not_there_and_can_be_done_again(
         if done:
             break
     assert done and n > 100
-    for n in range(0, 1000, 9):
+    for n in range(0, 1000, 19):
         done, _ = killed_at(
             n, lambda: command("restore", tmp_path / "whole", "--folder", tmp_path / "again")
         )

@@ -68,6 +68,7 @@ def test_a_migration_that_would_lose_what_rows_refer_to_is_undone(database, tmp_
             session.execute(text("DELETE FROM tokens"))
 
 
+@pytest.mark.slow
 def test_a_migration_that_is_killed_at_any_statement_is_whole_or_undone(tmp_path):
     """Up and down: killed before the n-th statement, for every n, until it gets through."""
     url = f"sqlite:///{tmp_path}/board.sqlite"

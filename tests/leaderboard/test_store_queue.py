@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import time
 from pathlib import Path
 
 import hypothesis
@@ -126,6 +127,12 @@ class Queue(stateful.RuleBasedStateMachine):
             queue.verify_again(session, find(session, taken.id), "me")
         self.rows[taken.id][:4] = ["waiting", self.rows[taken.id][1] + 1, 0, 0.0]
 
+    @stateful.rule(taken=claims)
+    def withdraw(self, taken):
+        with self.database.write() as session:
+            queue.withdraw(session, find(session, taken.id), "me")
+        self.rows[taken.id][:4] = ["withdrawn", self.rows[taken.id][1] + 1, 0, 0.0]
+
     @stateful.invariant()
     def same(self):
         with self.database.read() as session:
@@ -176,6 +183,23 @@ def test_the_second_crash_rejects_and_an_admin_may_try_again(store):
     assert queue.finish(store.database, queue.claim(store.database, 60), ACCEPT)
     with store.database.read() as session:
         assert list(records(session)) == [(number, b"{}")]
+
+
+def test_what_cannot_be_verified_here_is_rejected_the_third_time(store, monkeypatch):
+    number, now = put(store, small_zip()).id, time.time()
+    monkeypatch.setattr("time.time", lambda: now)
+    for _ in range(2):
+        taken = queue.claim(store.database, 60)
+        assert not queue.failed(store.database, taken, "no memory", 60.0)
+        assert not queue.failed(store.database, taken._replace(attempt=99), "not its own", 60.0)
+        assert row(store, number).status == "waiting"
+        assert queue.claim(store.database, 60) is None, "not before a minute"
+        now += 61
+    assert queue.failed(store.database, queue.claim(store.database, 60), "no memory", 60.0)
+    found = row(store, number)
+    assert found.status == "rejected" and found.reasons == [
+        "could not be verified here: no memory; an administrator can have it verified again"
+    ]
 
 
 def test_one_that_kills_workers_does_not_hold_up_the_others(store):
@@ -264,6 +288,7 @@ def test_receiving_killed_at_any_line_loses_nothing_and_leaves_nothing_half(tmp_
     assert done and n > 60
 
 
+@pytest.mark.slow
 def test_finishing_killed_at_any_line_is_done_or_to_be_done_again(store):
     for n in range(200):
         number = put(store, small_zip(f"pair {n}")).id

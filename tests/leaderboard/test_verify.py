@@ -17,6 +17,12 @@ from tests.leaderboard.forgeries import FORGERIES, reward, text_and_call
 assert forgeries_of_fields  # registers its own
 
 
+def marked(forge):
+    """Those of single fields are many."""
+    slow = forge.__module__ == forgeries_of_fields.__name__
+    return pytest.param(forge, marks=pytest.mark.slow) if slow else forge
+
+
 @pytest.fixture
 def forger(sums_forger):
     return sums_forger
@@ -57,7 +63,7 @@ def test_there_are_many_forgeries():
     assert len(FORGERIES) >= 90 and len(set(FORGERIES)) == len(FORGERIES)
 
 
-@pytest.mark.parametrize("forge", FORGERIES, ids=lambda forge: forge.__name__)
+@pytest.mark.parametrize("forge", [*map(marked, FORGERIES)], ids=lambda forge: forge.__name__)
 def test_a_forgery_is_caught(forger, forge):
     """By the check that is meant for it, with hashes that fit again; by its hash if they do not."""
     manifest = json.dumps(forger.manifest)

@@ -96,6 +96,7 @@ def corpus(path, *texts):
     return path
 
 
+@pytest.mark.slow
 def test_a_corpus_at_hand_is_searched_again(towns, tmp_path):
     ours = corpus(tmp_path / "ours.jsonl", "The architect was nobody.", "A town by a lake.")
     run, path = tmp_path / "run", tmp_path / "sub.zip"

@@ -8,12 +8,14 @@ import time
 
 import httpx
 import msgspec
+import numpy as np
 import pytest
 
 from leaderboard.app.tables import Job, make_tables, read_made, write_made
+from leaderboard.pages.pairs import KnownPairs
 from leaderboard.settings import Settings
 from leaderboard.store import open_store
-from tests.leaderboard.board_server import Server
+from tests.leaderboard.board_server import FORK, Server
 from tests.leaderboard.made_up_records import many, record
 from tests.leaderboard.web_board import add, wait_until_ranked
 
@@ -112,3 +114,24 @@ def test_a_child_that_dies_costs_no_answer(settings):
         assert answer.status_code == 200 and "the new one" not in answer.text
         os.kill(server.process.pid, signal.SIGTERM)
         assert server.process.wait(20) in (0, 128 + signal.SIGTERM)
+
+
+def test_processes_that_share_the_folder_do_not_take_each_others_files(settings):
+    """Two servers of one folder make the tables at the same moment."""
+    store, folder = open_store(settings), settings.folder / "tables"
+    made = make_tables(store.database, folder, ranked=False)
+    store.database.close()
+
+    def write():
+        for _ in range(100):
+            write_made(folder, made)
+            KnownPairs(folder / "some.pairs").keep(["a"], np.ones((1, 1)))
+
+    writers = [FORK.Process(target=write) for _ in range(3)]
+    for one in writers:
+        one.start()
+    for one in writers:
+        one.join(30)
+    assert [one.exitcode for one in writers] == [0, 0, 0]
+    assert html(read_made(folder)) == html(made)
+    assert sorted(path.name for path in folder.iterdir()) == ["made", "some.pairs"]
