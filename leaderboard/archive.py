@@ -146,6 +146,10 @@ class Archive:
 
 def _open(path: Path) -> IO[bytes]:
     try:
+        if (
+            not stat.S_ISREG(path.stat().st_mode) and not path.is_dir()
+        ):  # a pipe would be waited for
+            raise BadFile(path, "not a regular file")
         return path.open("rb")
     except OSError as error:
         raise BadFile(path, error.strerror or "cannot be read") from None

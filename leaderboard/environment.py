@@ -18,15 +18,21 @@ import mas_envs
 from benchmarks.prompt_copies import copied_prompts, sets_of
 from benchmarks.suites import check_blind
 from benchmarks.suites.spec import Suite
+from leaderboard.bounded_prompts import BoundedPrompts
 from leaderboard.manifest import PROMPTS, Manifest
 from mas_envs.errors import UserError
+from mas_envs.grading.policy import policy_argument
 from mas_envs.registration import EnvSpec, all_specs
 from mas_envs.search.retrieval import search_tool
+from mas_envs.tools import Tool, math_grader, qa_grader
 from mas_envs.workflow import WorkflowEnv
 
 _SHIPPED = re.compile(r"[\w-]+")
 _OWN = re.compile(r"[^/\\]+\.toml")
 _WHOSE = re.compile(r"\w*", re.ASCII)
+GRADERS: dict[str, Tool] = {"math": math_grader, "qa": qa_grader}
+EMBEDDED = "tinyworld"  # the retriever of the passages that come with us
+MOST_OF_ANYTHING = 10_000  # turns, rounds, passages
 MOST_AGENTS = 1000  # of one role; they are made before anything is compared
 MOST_DOTS = 200  # in a line of TOML: its reader takes time squared for the parts of a key
 _ELSEWHERE = re.compile(r"[\w.]+:\w+", re.ASCII)
@@ -58,21 +64,30 @@ def declared_environment(
     if ours.entry_point != declared.entry_point:
         raise UserError(f"{declared.id} is {ours.entry_point}, not {declared.entry_point}")
     kwargs = {key: value for key, value in declared.kwargs.items() if key != "tasks"}
+    _check_bounded(kwargs)
+    _check_corpus(kwargs, suite)
     _check_harmless(kwargs, prompts)
-    _check_grading(kwargs, suite)
     with tempfile.TemporaryDirectory() as folder:
         for name, content in prompts.items():
-            if any(line.count(b".") > MOST_DOTS for line in content.splitlines()):
+            if has_many_dots(content):
                 raise UserError(f"{name}: a line has more than {MOST_DOTS} dots")
             (Path(folder) / name).write_bytes(content)
         # The set's id may depend on its file's name.
         with copied_prompts(Path(folder), kwargs.pop("prompts", None)) as chosen:
             env = mas_envs.make(declared.id, **kwargs, prompts=chosen)
     check_blind(env)
+    _check_grading(env, suite)
+    if env.default_prompts is not None:
+        env.prompts = BoundedPrompts(env.prompts)
     if retriever is not None and "search" in env.tools:
         env.tools = {**env.tools, "search": search_tool(retriever)}
     env.spec = declared
     return env
+
+
+def has_many_dots(content: bytes) -> bool:
+    """Whether reading this TOML could take long."""
+    return any(line.count(b".") > MOST_DOTS for line in content.splitlines())
 
 
 def suites_grading(suite: Suite | None) -> Any:
@@ -80,18 +95,62 @@ def suites_grading(suite: Suite | None) -> Any:
     return suite.env.args.get("grading") if suite is not None else None
 
 
-def _check_grading(kwargs: dict[str, Any], suite: Suite | None) -> None:
-    """Answers are held to what the suite calls equal, not to the submission's own rules.
+def grading_options(kind: str, grading: Any) -> dict[str, Any]:
+    """What a call of a grader ("math", "qa") says besides answer and gold, by our environments."""
+    if kind == "math":
+        return policy_argument(grading or "default")
+    return {} if grading in (None, "strict") else {"normaliser": grading}
 
-    `compat` brings its own, published ones. Of a suite that nobody knows, the rules are believed,
-    as its golds are. Raises `UserError`.
+
+def _check_grading(env: WorkflowEnv, suite: Suite | None) -> None:
+    """Answers are graded as the suite's are, not by another kind of grader or by other rules.
+
+    What counts are the rules, whichever argument brings them: `compat` means the policy "drmas" of
+    formulas, or SQuAD's normaliser, which most suites of search ask for anyway. Of a suite that
+    asks for no normaliser it may choose that one: it is exact match as papers report it. Of a suite
+    that nobody knows, the rules are believed, as its golds are. Raises `UserError`.
     """
     if suite is None:
         return
-    given, wanted = kwargs.get("grading"), suites_grading(suite)
-    if given is not None and given != wanted:
-        held = "the suite's default" if wanted is None else repr(wanted)
-        raise UserError(f"grading is {given!r:.80}; answers to {suite.name} are graded by {held}")
+    grade = env.tools.get("grade")
+    kind = next((name for name, grader in GRADERS.items() if grader is grade), None)
+    if kind != suite.grader:
+        raise UserError(f"its answers are graded as {kind}; those of {suite.name} as "
+                        f"{suite.grader}")  # fmt: skip
+    compat: Any = getattr(env, "compat", None)
+    given = env.grading if kind == "math" else grading_options("qa", env.normaliser)
+    wanted = grading_options(kind, suites_grading(suite))
+    published = kind == "qa" and compat is not None and suites_grading(suite) is None
+    if given != wanted and not published:
+        why = f", with compat={compat!r}" if compat is not None else ""
+        raise UserError(f"answers are graded with {given or 'the default'!r:.80}{why}; those to "
+                        f"{suite.name} with {wanted or 'the default'!r:.80}")  # fmt: skip
+
+
+def _check_corpus(kwargs: dict[str, Any], suite: Suite | None) -> None:
+    """The passages of a suite that comes with its corpus are those. Raises `UserError`."""
+    own = suite is not None and suite.grader == "qa" and "retriever" not in suite.env.needs
+    wanted = suite.env.args.get("retriever", EMBEDDED) if suite is not None else EMBEDDED
+    if own and wanted == EMBEDDED != kwargs.get("retriever", EMBEDDED):
+        raise UserError(f"retriever is {kwargs['retriever']!r:.80}; the questions of "
+                        f"{suite and suite.name} are about the passages that come with "
+                        "them")  # fmt: skip
+
+
+def _check_bounded(value: Any, name: str = "") -> None:
+    """No whole number is so large that a game of that size could not be meant. Raises `UserError`.
+
+    Some are memory or time before anything is compared.
+    """
+    if isinstance(value, dict):
+        for key, one in value.items():
+            _check_bounded(one, str(key))
+    elif isinstance(value, list):
+        for one in value:
+            _check_bounded(one, name)
+    elif isinstance(value, int) and abs(value) > MOST_OF_ANYTHING:
+        raise UserError(f"{name!r:.80} is too large; a submission has at most {MOST_OF_ANYTHING} "
+                        "of anything")  # fmt: skip
 
 
 def _check_harmless(kwargs: dict[str, Any], prompts: Mapping[str, bytes]) -> None:

@@ -9,7 +9,6 @@ prompts.ROLE.toml     or one for a role or agent
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isfinite
 from typing import Any
 
 import msgspec
@@ -21,7 +20,11 @@ from mas_envs.errors import BadFile
 SCHEMA = 1
 MANIFEST, EPISODES, PROMPTS = "manifest.json", "episodes.jsonl.zst", "prompts.toml"
 DEEPEST = 16  # of lists and objects in the manifest
-LONGEST = 300  # characters of a name, and of what people write: contact, hardware, revisions
+LONGEST = 300  # characters of what people write: contact, hardware, revisions; of a model
+LONGEST_NAME = 100  # characters of a system, a team and a suite
+NAMES = ("system", "team", "suite.name")
+MOST_USD, MOST_PARAMETERS = 1e9, 1e15
+EARLIEST, LATEST = 946_684_800, 7_258_118_400  # 2000-01-01 and 2200-01-01, seconds since 1970
 MOST_EPISODES = 2_000_000  # what is remembered of each takes some hundred bytes
 
 
@@ -136,12 +139,19 @@ def _problems(manifest: Manifest) -> Iterator[str]:
         if not shallow(getattr(manifest, name), DEEPEST):
             yield f"{name} is nested more than {DEEPEST} deep"
     for what, text in _texts(manifest):
-        if not text.isprintable() or not text.strip() or len(text) > LONGEST:
-            yield f"{what} is {text!r:.80}; it must be 1 to {LONGEST} printable characters"
-    numbers = {"cost_usd": manifest.cost_usd, **manifest.parameters}
-    for name, number in numbers.items():
-        if number is not None and not (isfinite(number) and number >= 0):
-            yield f"{name!r:.80} is {number}; it must be a number from 0 up"
+        most = LONGEST_NAME if what in NAMES else LONGEST
+        if not text.isprintable() or not text.strip() or len(text) > most:
+            yield f"{what} is {text!r:.80}; it must be 1 to {most} printable characters"
+    numbers: list[tuple[str, float | None, float]] = [("cost_usd", manifest.cost_usd, MOST_USD)]
+    numbers += [(model, count, MOST_PARAMETERS) for model, count in manifest.parameters.items()]
+    for name, number, largest in numbers:
+        if number is not None and not 0 <= number <= largest:  # nor is what is no number
+            yield f"{name!r:.80} is {number}; it must be a number from 0 to {largest:.0e}"
+    for session in manifest.sessions:
+        for name in ("started", "finished"):
+            if not _possible(session.get(name)):
+                yield (f"the time at which a session {name} is none: seconds since 1970, in the "
+                       "years 2000 to 2200")  # fmt: skip
     spoke = {model for models in manifest.models.values() for model in models}
     for model in (*manifest.revisions, *manifest.parameters):
         if model not in spoke:
@@ -162,6 +172,12 @@ def _texts(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield name, text
     if manifest.prompts:  # somebody's own environment may have none
         yield "prompts", manifest.prompts
+
+
+def _possible(when: Any) -> bool:
+    """Whether a time may be shown and reckoned with; 0 and what is no number tell none."""
+    number = isinstance(when, int | float) and not isinstance(when, bool)
+    return not number or when == 0 or EARLIEST <= when <= LATEST
 
 
 def shallow(value: Any, levels: int) -> bool:

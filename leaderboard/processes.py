@@ -66,7 +66,7 @@ def _elsewhere(chunks: Iterator[Chunk], what: Examination, processes: int) -> It
     waiting: deque[Future[list[Examined]]] = deque()
     try:
         for chunk in chunks:
-            waiting.append(pool.submit(_examine, chunk))
+            waiting.append(_submitted(pool, chunk))
             if len(waiting) == AHEAD * processes:
                 yield from waiting.popleft().result()
         while waiting:
@@ -76,6 +76,13 @@ def _elsewhere(chunks: Iterator[Chunk], what: Examination, processes: int) -> It
                              "for want of memory") from None  # fmt: skip
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _submitted(pool: ProcessPoolExecutor, chunk: Chunk) -> Future[list[Examined]]:
+    try:
+        return pool.submit(_examine, chunk)
+    except OSError as error:  # it is being taken down, or no process can be started
+        raise BrokenProcessPool(str(error)) from None
 
 
 _examiner: Examiner | None = None  # of this process

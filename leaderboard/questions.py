@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from mas_envs.errors import UserError
 from mas_envs.tasks import Task, content_hash
 
 MOST_TEXT = 2**26  # characters of all questions that a submission brings along
+REPEATED = 4  # times that a suite of somebody's own may ask the same
 Place = tuple[int, Task]
 """The number of a question in its suite (the episodes' group), and the question."""
 
@@ -33,20 +35,33 @@ class Questions:
             tasks = _at_hand(self.spec, manifest.suite.name, data)
         self.known = tasks is not None
         self.tasks = {task.id: (group, task) for group, task in enumerate(tasks or ())}
+        self._keys: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._later: list[tuple[Task, int]] = []
+        seen: Counter[str] = Counter()
+        for task in tasks or ():
+            first = _key(task, 0)
+            self._keys[task.id] = _key(task, seen[first])
+            seen[first] += 1
         self._groups: set[int] = set()
         self._brought = 0
 
     def find(self, stored: Episode) -> Place | None:
         """The question of an episode; None for a task that is not the suite's.
 
-        Where the suite is not at hand, what the episode says of it, if that has the task's hash.
+        Where the suite is not at hand, what the episode says of it, if that has the task's hash, as
+        `load_suite` would have given it: no suite of a file asks the same twice, and a gold of
+        mathematics is a text.
         """
         if self.known:
             return self.tasks.get(stored.task)
         gold, question = stored.gold, stored.question
         if not isinstance(gold, str) and not _texts(gold):
             return None
-        if stored.task not in {content_hash(question, gold, n) for n in range(4)}:
+        if self.spec is not None and self.spec.grader == "math" and not isinstance(gold, str):
+            return None
+        task_ids = (content_hash(question, gold, n) for n in range(self._most_occurrences))
+        if stored.task not in task_ids:
             return None
         task = Task(id=stored.task, question=question, answer=gold, meta=stored.meta)
         return stored.group, task
@@ -58,16 +73,40 @@ class Questions:
             return "" if first == place else "another place or meta than in its other samples"
         if len(self.tasks) == self.rows or group in self._groups:
             return "one question more than there are, or two in one place"
+        task_ids = [content_hash(task.question, task.answer, n) for n in range(REPEATED)]
+        occurrence = task_ids.index(task.id)
+        key = _key(task, occurrence)
+        if key in self._taken:
+            return "the question and gold of another task"
         self._brought += len(task.question) + len(msgspec.json.encode([task.answer, task.meta]))
         if self._brought > MOST_TEXT:
             return f"questions of more than {MOST_TEXT} characters in all"
         self.tasks[task.id] = place
         self._groups.add(group)
+        self._keys[task.id] = key
+        self._taken.add(key)
+        if occurrence:
+            self._later.append((task, occurrence))
         return ""
+
+    def key(self, task: str) -> str:
+        """What a task is called in the numbers: the same for all who answered this question.
+
+        Ids tell a single gold from a list of it, which copies of one suite spell differently.
+        """
+        return self._keys[task]
+
+    @property
+    def _most_occurrences(self) -> int:
+        return REPEATED if self.spec is None else 1
 
     def check(self, manifest: Manifest, findings: Findings) -> None:
         """Compare the content with what the manifest declares and with the canonical one."""
         name, declared = manifest.suite.name, manifest.suite.sha256
+        for task, occurrence in self._later:
+            if content_hash(task.question, task.answer, occurrence - 1) not in self.tasks:
+                problem = f"task {task.id}: repetition {occurrence} of a question that is not there"
+                findings.add("suite", problem)
         found = fingerprint(task for _, task in self.tasks.values())
         canonical = self.spec.sha256 if self.spec is not None else None
         rows = len(self.tasks) if self.known else self.spec and self.spec.rows
@@ -120,6 +159,12 @@ def _at_hand(spec: Suite | None, name: str, data: Path | None) -> Iterable[Task]
         fix = "give the FILE.yaml that describes it, or no --data"
         raise UserError(f"--data {data}: {name!r:.80} is no suite that comes with mas-gym; {fix}")
     return load_suite(name, data)
+
+
+def _key(task: Task, occurrence: int) -> str:
+    gold = task.answer
+    single = gold[0] if isinstance(gold, list) and len(gold) == 1 else gold
+    return content_hash(task.question, single, occurrence)
 
 
 def _texts(gold: object) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 
 from leaderboard.findings import Check
 from leaderboard.manifest import Manifest, Score
-from leaderboard.verify import Verification
+from leaderboard.verify import PASSAGES, Verification
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -17,7 +17,7 @@ class Record(msgspec.Struct, kw_only=True):
 
     `id` is the start of the zip's SHA-256 (16 hex digits), `received` in seconds since 1970.
     `reasons` say why the status is not "recomputed". The numbers are ours (see `Verification`);
-    `cost_usd` is declared.
+    `cost_usd` is declared. `passages_unchecked`: what its searches found was believed.
     """
 
     id: str
@@ -32,6 +32,7 @@ class Record(msgspec.Struct, kw_only=True):
     by_turn: list[float] = []
     tokens: dict[str, dict[str, float]] = {}
     warnings: list[str] = []
+    passages_unchecked: bool = False
     cost_usd: float | None = None
 
 
@@ -50,5 +51,9 @@ def make_record(found: Verification, *, id: str, received: float) -> Record:
         by_turn=found.by_turn,
         tokens=found.tokens,
         warnings=[one.detail for one in found.checks if one.result == "warning"],
+        passages_unchecked=any(
+            one.name == "tools" and one.result == "unchecked" and PASSAGES in one.detail
+            for one in found.checks
+        ),
         cost_usd=found.manifest.cost_usd,
     )

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from benchmarks.suites.spec import Suite
-from leaderboard.environment import suites_grading
+from leaderboard.environment import GRADERS, grading_options, suites_grading
 from leaderboard.manifest import Manifest
 from leaderboard.questions import Place
 from leaderboard.replay import Report, check_turn, verdict
 from mas_envs.episodes.schema import Episode, Grade, ToolResult
-from mas_envs.grading.policy import policy_argument
 from mas_envs.seeds import environment_seed
 from mas_envs.tasks import Task
-from mas_envs.tools import Tool, call_now, math_grader, qa_grader
-
-_TOOLS: dict[str, Tool] = {"math": math_grader, "qa": qa_grader}
+from mas_envs.tools import call_now
 
 
 def regraded(
@@ -68,11 +63,11 @@ def _graded_again(
     suite: Suite | None, task: Task, call: ToolResult, grade: Grade, report: Report
 ) -> Grade | None:
     kind = suite.grader if suite is not None else grade.grader.partition("-")[0]
-    if kind not in _TOOLS:
+    if kind not in GRADERS:
         report("grades", f"graded by {grade.grader!r:.80}, which is none of our graders")
         return None
     options = {key: v for key, v in call.args.items() if key not in ("response", "gold")}
-    if options != (wanted := _options(kind, suites_grading(suite))):
+    if options != (wanted := grading_options(kind, suites_grading(suite))):
         report("grades", f"graded with {options!r:.80}, not {wanted!r:.80}")
     if call.args.get("gold") != task.answer:
         report("grades", f"graded against {call.args.get('gold')!r:.80}, not the gold")
@@ -80,14 +75,7 @@ def _graded_again(
     if not isinstance(response, str):
         report("grades", f"graded was {response!r:.80}, which is no text")
         return None
-    ours = call_now(_TOOLS[kind], {"response": response, "gold": task.answer, **wanted})
+    ours = call_now(GRADERS[kind], {"response": response, "gold": task.answer, **wanted})
     if ours != call.result or ours != msgspec.to_builtins(grade):
         report("grades", f"graded {verdict(call.result)}, we grade {verdict(ours)}")
     return msgspec.convert(ours, Grade)
-
-
-def _options(kind: str, grading: Any) -> dict[str, Any]:
-    """What a call of the grader says besides answer and gold, as our environments call it."""
-    if kind == "math":
-        return policy_argument(grading or "default")
-    return {} if grading in (None, "strict") else {"normaliser": grading}

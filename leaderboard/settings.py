@@ -22,7 +22,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Limits: bytes of one submission and of any other body, requests a minute of one address,
     uploads an hour and waiting submissions of one token; seconds that a client may be silent in the
-    middle of a body; seconds and bytes of address space that verifying one submission may take.
+    middle of a body (`idle_seconds`) and until the head of its request is whole (`head_seconds`);
+    open connections; seconds and bytes of address space that verifying one submission may take.
     `lease_seconds`: a worker that did not say for so long that it is alive has lost its submission
     to the next. `workers`: 0 verifies nothing here.
     """
@@ -35,6 +36,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     upload_bytes: int = sum(LARGEST.values())
     body_bytes: int = 2**16
     idle_seconds: float = 60.0
+    head_seconds: float = 20.0
+    connections: int = 800  # a process may often have 1,024 files
     requests_per_minute: int = 1200
     uploads_per_hour: int = 60
     waiting: int = 50

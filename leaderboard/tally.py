@@ -96,6 +96,11 @@ class Tally:
     def _lists(self) -> dict[str, list[bool]]:
         return {task: list(samples.values()) for task, samples in self.right.items()}
 
+    def right_by_question(self) -> dict[str, int]:
+        """`Questions.key` → how many of its samples are right."""
+        counts = ((self.questions.key(task), samples) for task, samples in self.right.items())
+        return {key: sum(samples.values()) for key, samples in sorted(counts, key=lambda c: c[0])}
+
     def by_turn(self) -> list[float]:
         """Percent right, had each team stopped after its first, second, … draft."""
         longest = max(map(len, self.rounds), default=0)

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from leaderboard.manifest import LATEST
+
 RATE = 20_000  # tokens a second of one answer; several times what any accelerator is known to write
 SLACK_S = 60.0  # by which clocks may differ or be set
 SLACK = 1.1  # of sums
@@ -42,6 +44,10 @@ class Timing:
 
     def _problems(self, sessions: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         started, seconds = np.array(self._started), np.array(self._seconds)
+        told = np.stack([started, seconds, np.array(self._spoken)])
+        if absurd := int((~(np.abs(told) <= LATEST)).any(axis=0).sum()):  # nor is what is no number
+            yield f"{absurd} of {len(seconds)} conversations tell times that there are not"
+            return
         if fast := int((np.array(self._rates) > RATE).sum()):
             yield (f"in {fast} of {len(seconds)} conversations somebody writes more than "
                    f"{RATE:,} tokens a second (up to {max(self._rates):,.0f})")  # fmt: skip

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from leaderboard.answers_in_prompts import check_prompts
 from leaderboard.archive import LIMITS, Archive, Limits
 from leaderboard.examine import Examination, Examiner
 from leaderboard.findings import Check, Findings, Status, status_of
@@ -20,13 +21,15 @@ from leaderboard.processes import examined
 from leaderboard.replay import embedded_corpus
 from leaderboard.tally import Tally
 
+PASSAGES = "passages unchecked"
+
 
 class Verification(NamedTuple):
     """What `verify` found. The numbers are ours; they are empty where none could be computed.
 
     `curve` is pass@1 … pass@k and `by_turn` what is right had the team stopped after its nth draft,
-    both in percent. `right` counts the right samples of each task. `tokens` are means of an episode
-    by agent: {"read", "written"}.
+    both in percent. `right` counts the right samples of each question, by `Questions.key`. `tokens`
+    are means of an episode by agent: {"read", "written"}.
     """
 
     manifest: Manifest
@@ -82,6 +85,8 @@ def verify(
         for one in examined(_wanted(archive.lines(limits), tally), what, here, processes):
             tally.add(one)
     scores = tally.check(here.computed, believed)
+    if not here.problem:  # which also bounds what it takes to read them
+        check_prompts(manifest, prompts, here.questions, findings)
     _check_training(manifest, findings)
     numbers = bool(scores)
     return Verification(
@@ -89,7 +94,7 @@ def verify(
         checks=findings.checks(),
         scores=scores,
         curve=tally.curve() if numbers else [],
-        right={task: sum(samples.values()) for task, samples in sorted(tally.right.items())},
+        right=tally.right_by_question(),
         by_turn=tally.by_turn() if numbers else [],
         tokens=tally.tokens(),
     )
@@ -121,7 +126,7 @@ def _searched(manifest: Manifest, retriever: str | None) -> tuple[str | None, st
     if embedded_corpus(manifest):
         return None, ""
     kwargs = manifest.env["kwargs"]
-    name = f"passages unchecked (retriever {kwargs['retriever']!r:.80})"
+    name = f"{PASSAGES} (retriever {kwargs['retriever']!r:.80})"
     if retriever is None:
         return None, name
     if manifest.passages is None:

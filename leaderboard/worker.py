@@ -7,6 +7,8 @@
              ended without a result: crashed; twice, and the submission is rejected
              could not be done (a retriever is down, memory is short): three times
 
+A zip that the store has lost or damaged is no fault of the submission, which stays what it was.
+
 The child's standard input is a pipe that nothing is written to: when the server is killed, the pipe
 closes and the child ends. What the server had claimed is claimed again once the lease has run out.
 """
@@ -14,6 +16,7 @@ closes and the child ends. What the server had claimed is claimed again once the
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import signal
@@ -32,7 +35,17 @@ from leaderboard.settings import SHOWN_AS, Settings
 from leaderboard.store import Store
 from leaderboard.store.conversations import drop_pages, keep_pages
 from leaderboard.store.models import WITHDRAWN
-from leaderboard.store.queue import Claim, Verdict, claim, crashed, failed, finish, give_up, renew
+from leaderboard.store.queue import (
+    Claim,
+    Verdict,
+    claim,
+    crashed,
+    failed,
+    finish,
+    give_up,
+    renew,
+    unreadable,
+)
 from leaderboard.store.submissions import find
 from leaderboard.worker_child import RESULT, Job, Outcome
 from mas_envs.errors import MachineryError
@@ -96,13 +109,25 @@ def work_once(store: Store, settings: Settings, stopping: threading.Event | None
             store.blobs.local(f"{taken.sha256}.zip") as path,
             tempfile.TemporaryDirectory(dir=settings.incoming, prefix=WORK_PREFIX) as name,
         ):
+            _check_whole(path, taken)
             ended = _verified(store, settings, taken, path, Path(name), stopping)
             if ended is not None:
                 _settle(store, taken, ended, Path(name))
     except MachineryError as error:
         log.warning("submission %s: %s", taken.id, error)
-        give_up(store.database, taken, LATER_S)
+        unreadable(store.database, taken, str(error), LATER_S)
     return True
+
+
+def _check_whole(path: Path, taken: Claim) -> None:
+    """Raises `MachineryError` for other bytes than were handed in."""
+    try:
+        with path.open("rb") as file:
+            sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise MachineryError(f"blob {taken.sha256}.zip cannot be read: {error.strerror}") from None
+    if sha256 != taken.sha256:
+        raise MachineryError(f"blob {taken.sha256}.zip is damaged: its SHA-256 is {sha256}")
 
 
 def _settle(store: Store, taken: Claim, ended: _Ended, folder: Path) -> None:

@@ -28,7 +28,7 @@ from leaderboard.app.uploads import wake
 from leaderboard.store import Store, submissions
 from leaderboard.store.audit import entries
 from leaderboard.store.conversations import count_pages, drop_pages, read_page
-from leaderboard.store.models import WITHDRAWN, Submission, Token
+from leaderboard.store.models import WAITING, WITHDRAWN, Submission, Token
 from leaderboard.store.queue import verify_again, withdraw
 from leaderboard.store.tokens import create_token, listed_tokens, revoke_token
 from mas_envs.errors import UserError
@@ -245,12 +245,13 @@ def _row(store: Store, number: str) -> Submission:
 
 def _whole(row: Submission, token: Token | None) -> dict[str, Any]:
     theirs = token is not None and (token.scope == "admin" or token.id == row.token)
-    shown = row.record is not None and (theirs or row.status in submissions.ACCEPTED)
+    seen = row.status in submissions.ACCEPTED or (theirs and row.status != WAITING)
+    shown = row.record is not None and seen
     return {
         **summary(row),
         "sha256": row.sha256,
         "bytes": row.size,
-        "reasons": row.reasons if theirs or row.status in submissions.ACCEPTED else [],
+        "reasons": row.reasons if seen else [],
         "record": msgspec.json.decode(row.record) if shown and row.record else None,
     }
 

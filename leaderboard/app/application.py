@@ -52,6 +52,7 @@ def make_app(settings: Settings) -> FastAPI:
         openapi_url="/api/openapi.json",
         docs_url=None,  # they load scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # to where the request's Host says
         separate_input_output_schemas=False,
     )
     app.state.store, app.state.settings, app.state.workers = store, settings, []

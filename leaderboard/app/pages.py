@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from http import HTTPStatus
 from importlib import resources
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import msgspec
 from fastapi import APIRouter, FastAPI, Path, Request, Response
@@ -155,6 +156,18 @@ def comparison(request: Request, one: str, two: str, store: Opened) -> Response:
             raise Problem(422, str(error)) from None
 
     return answer(request, _kept.get((a.id, a.attempts, b.id, b.attempts), made))
+
+
+async def with_slash(request: Request) -> Response:
+    """To the same address with a slash, on whatever host it was: pages end with one."""
+    name = quote(request.url.path.rpartition("/")[2], safe="")
+    query = f"?{request.url.query}" if request.url.query else ""
+    return RedirectResponse(f"./{name}/{query}", 308, HEADERS)
+
+
+for _page in (*TRACKS, "submit", "submission/{_}", "submission/{_}/conversations/{__}",
+              "compare/{_}/{__}"):  # fmt: skip
+    router.add_api_route(f"/{_page}", with_slash, methods=READ, include_in_schema=False)
 
 
 class _Kept:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from leaderboard.store.models import WITHDRAWN, Submission, Token
+from leaderboard.store.models import WAITING, WITHDRAWN, Submission, Token
 from leaderboard.store.tokens import LONGEST_NAME, MOST_DAYS, NAME
 
 Status = Literal["waiting", "recomputed", "self-reported", "rejected", "withdrawn"]
@@ -103,10 +103,13 @@ class Tokens(BaseModel):
 
 
 def summary(row: Submission) -> dict[str, Any]:
-    """The fields of `Summary`; what was withdrawn is not named any more."""
+    """The fields of `Summary`; what was withdrawn is not named any more, and what is verified again
+    has no scores for as long.
+    """
     names = ("id", "received", "status", "system", "team", "suite", "k", "scores")
     unnamed = {"system": "", "team": ""} if row.status == WITHDRAWN else {}
-    return {name: getattr(row, name) for name in names} | unnamed
+    scores: dict[str, Any] = {"scores": {}} if row.status == WAITING else {}
+    return {name: getattr(row, name) for name in names} | unnamed | scores
 
 
 def known(token: Token) -> dict[str, Any]:

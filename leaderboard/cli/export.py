@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from leaderboard.cli.serve import Database, Folder
-from mas_envs.errors import UserError
+from mas_envs.errors import MachineryError, UserError
 
 if TYPE_CHECKING:
     from leaderboard.pages.reader import ReaderPage
@@ -70,7 +70,10 @@ def _stored_pages(store: Store, number: str) -> Iterator[ReaderPage]:
         row = find(session, number)
     assert row is not None, number
     for page in count(1):
-        content = read_page(store.blobs, row.sha256, row.attempts, page)
+        try:
+            content = read_page(store.blobs, row.sha256, row.attempts, page)
+        except MachineryError as error:
+            raise MachineryError(f"submission {number}: {error}") from None
         if content is None:
             return
         yield msgspec.json.decode(content, type=ReaderPage)

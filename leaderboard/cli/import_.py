@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import shutil
 import tempfile
+import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,12 +15,14 @@ import typer
 from leaderboard.cli.export import BlobsUrl
 from leaderboard.cli.serve import Database, Folder, Retrievers
 from mas_envs.errors import BadFile, UserError
+from retrievers.shell.progress import say
 
 if TYPE_CHECKING:
     from leaderboard.store import Store
+    from leaderboard.store.models import Submission
 
 EXAMPLES = ["mas-leaderboard import submissions --folder board --data suites"]
-ACTOR = "command line"
+ACTOR, WAITING = "command line", "waiting"
 
 
 def import_folder(
@@ -51,6 +55,7 @@ def import_folder(
     at_hand(settings.retrievers)  # what cannot be used is said now
     store = open_store(settings)
     taken = {path: _take_in(store, path, settings.incoming) for path in files}
+    _await_others(store, taken.values())
     while work_once(store, settings):
         pass
     said = {path: _said(store, number) for path, number in taken.items()}
@@ -76,11 +81,34 @@ def _take_in(store: Store, path: Path, incoming: Path) -> str:
             return str(error)
 
 
-def _said(store: Store, number: str) -> str:
+def _await_others(store: Store, numbers: Iterable[str]) -> None:
+    """Until nobody verifies any of them: a worker that lives ends some time, and the lease of one
+    that was killed, as by an import that was interrupted.
+    """
+    told = False
+    for number in numbers:
+        before: Submission | None = None
+        while (row := _row(store, number)) is not None and row.status == WAITING:
+            left = row.leased_until - time.time()
+            if left <= 0 or (before is not None and row.attempts != before.attempts):
+                break
+            if not told:
+                say(f"{number}: a worker has it, or had it when it was interrupted; waiting "
+                    f"{left:.0f} s or longer")  # fmt: skip
+                told = True
+            before = row
+            time.sleep(min(left, 1.0) + 0.01)
+
+
+def _row(store: Store, number: str) -> Submission | None:
     from leaderboard.store.submissions import find
 
     with store.database.read() as session:
-        row = find(session, number)
+        return find(session, number)
+
+
+def _said(store: Store, number: str) -> str:
+    row = _row(store, number)
     if row is None:
         return f"rejected: {number}"
     return f"{row.status}: {'; '.join(row.reasons)}" if row.reasons else row.status

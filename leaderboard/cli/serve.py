@@ -96,6 +96,7 @@ def _run(settings: Settings, host: str, port: int) -> None:
     import uvicorn
 
     from leaderboard.app import make_app
+    from leaderboard.app.connections import bounded
     from leaderboard.store.tokens import listed_tokens
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
@@ -109,7 +110,8 @@ def _run(settings: Settings, host: str, port: int) -> None:
                 f"--folder {settings.folder} --name NAME --scope admin")  # fmt: skip
     config = uvicorn.Config(
         app, host=host, port=port, log_config=None, timeout_graceful_shutdown=STOP_S,
-        server_header=False, access_log=False, http="h11",  # which bounds a request's head
+        server_header=False, access_log=False,
+        http=bounded(settings.head_seconds, settings.connections),  # h11 bounds a head's size
     )  # fmt: skip
     try:
         listener = config.bind_socket()

@@ -27,6 +27,7 @@ EXAMPLES = [
 ]
 TOKEN = "MAS_LEADERBOARD_TOKEN"
 CHUNK = 2**20
+LONGEST_FILE = 4096  # bytes of a file with a token
 TRIES = 4
 PAUSE_S = 2.0  # doubled from try to try
 POLL_S = 2.0
@@ -164,6 +165,17 @@ def _json(answer: httpx.Response) -> dict[str, Any]:
 def _base(url: str) -> str:
     if not url.startswith(("http://", "https://")):
         raise UserError(f"--to {without_password(url)}: write the URL with http:// or https://")
+    try:
+        parsed = httpx.URL(url)
+        usable = bool(parsed.host) and (parsed.port is None or 0 < parsed.port < 2**16)
+    except (httpx.InvalidURL, ValueError) as error:
+        raise UserError(f"--to {without_password(url)}: not a URL ({error})") from None
+    if not usable:
+        raise UserError(f"--to {without_password(url)}: no host, or no port, is in it")
+    if "?" in url or "#" in url:
+        raise UserError(
+            f"--to {without_password(url)}: give the server's URL alone, without ? or #"
+        )
     return url.rstrip("/")
 
 
@@ -171,7 +183,7 @@ def _token(path: Path | None) -> str:
     """Never from the command line, which everybody on the machine can read."""
     if path is not None:
         try:
-            token = path.read_text("utf-8").strip()
+            token = _start(path).decode("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise BadFile(path, f"cannot be read: {error}") from None
     else:
@@ -179,6 +191,17 @@ def _token(path: Path | None) -> str:
     if not token or not token.isascii() or not token.isprintable():
         raise UserError(f"no token: put it into {TOKEN}, or into a file and give --token-file")
     return token
+
+
+def _start(path: Path) -> bytes:
+    """All of a short file, or of a pipe that somebody writes to. Raises `BadFile`, `OSError`."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # which waits for nobody to write
+    with os.fdopen(number, "rb") as file:
+        os.set_blocking(number, True)
+        content = file.read(LONGEST_FILE + 1)
+    if len(content) > LONGEST_FILE:
+        raise BadFile(path, f"longer than {LONGEST_FILE} bytes; it is to have the token alone")
+    return content
 
 
 def _sha256(path: Path) -> str:

@@ -18,6 +18,7 @@ from mas_envs.errors import UserError
 from retrievers.shell.progress import say
 
 ACTOR = "command line"
+MOST = 2**31 - 1  # of an id
 app = command_line(
     "Rights to submit and to administer, by tokens.",
     [
@@ -64,7 +65,9 @@ def list_tokens(folder: Folder = Path("leaderboard-server"), database: Database 
 
 @app.command()
 def revoke(
-    number: Annotated[int, typer.Argument(metavar="ID", help="As token list shows it.")],
+    number: Annotated[
+        int, typer.Argument(metavar="ID", min=1, max=MOST, help="As token list shows it.")
+    ],
     folder: Folder = Path("leaderboard-server"),
     database: Database = "",
 ) -> None:

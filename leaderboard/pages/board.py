@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 
 from benchmarks.suites import suites
+from leaderboard.names import name_key
 from leaderboard.pages.facts import model_names, parameters
 from leaderboard.pages.pairs import KnownPairs, Values
 from leaderboard.pages.ranks import Range, rank_ranges
@@ -54,7 +55,8 @@ class Number(msgspec.Struct, frozen=True):
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """What a system reached on a suite, or on average. `passed` is pass@k; `rank` is by avg@k and
-    only among recomputed submissions; `submission` is None in the mean.
+    only among recomputed submissions; `submission` is None in the mean. `passages_unchecked` as in
+    its record, in the mean never.
     """
 
     k: int | None
@@ -63,6 +65,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     rank: Range | None = None
     submission: str | None = None
     status: str = "recomputed"
+    passages_unchecked: bool = False
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -150,12 +153,18 @@ Systems = dict[System, dict[str, "Record"]]
 
 
 def newest(records: Iterable[Record]) -> Systems:
-    """(team, system) → suite → the submission that counts; systems in alphabetical order."""
+    """(team, system) → suite → the submission that counts; systems in alphabetical order.
+
+    Names that look alike are one, under the first of them.
+    """
     found: Systems = {}
+    names: dict[System, System] = {}
     for one in sorted(records, key=lambda one: (one.status == "recomputed", one.received, one.id)):
         if one.status in ACCEPTED:
             about = one.manifest
-            found.setdefault((about.team, about.system), {})[about.suite.name] = one
+            key = (name_key(about.team), name_key(about.system))
+            name = names.setdefault(key, (about.team, about.system))
+            found.setdefault(name, {})[about.suite.name] = one
     return dict(sorted(found.items()))
 
 
@@ -217,6 +226,7 @@ def _cell(record: Record, rank: Range | None) -> Cell:
         rank=rank,
         submission=record.id,
         status=record.status,
+        passages_unchecked=record.passages_unchecked,
     )
 
 

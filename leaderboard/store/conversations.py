@@ -12,6 +12,7 @@ import msgspec
 import zstandard
 
 from leaderboard.store.blobs import Blobs
+from mas_envs.errors import MachineryError
 
 if TYPE_CHECKING:
     from leaderboard.pages.reader import ReaderPage
@@ -25,7 +26,9 @@ def write_pages(pages: Iterable[ReaderPage], folder: Path) -> None:
     bounds = [0]
     with (folder / CONVERSATIONS).open("wb") as file:
         for page in pages:
-            frame = zstandard.ZstdCompressor(level=6).compress(msgspec.json.encode(page))
+            frame = zstandard.ZstdCompressor(level=6, write_checksum=True).compress(
+                msgspec.json.encode(page)
+            )
             file.write(frame)
             bounds.append(bounds[-1] + len(frame))
     (folder / INDEX).write_bytes(msgspec.json.encode(bounds))
@@ -45,7 +48,10 @@ def drop_pages(blobs: Blobs, sha256: str) -> None:
 
 
 def count_pages(blobs: Blobs, sha256: str, attempt: int) -> int:
-    """How many there are. `attempt`: another number makes the index be read again."""
+    """How many there are. `attempt`: another number makes the index be read again.
+
+    Raises `MachineryError` for a damaged index, as the others do.
+    """
     return len(_bounds(blobs, sha256, attempt)) - 1
 
 
@@ -54,20 +60,36 @@ def read_page(blobs: Blobs, sha256: str, attempt: int, number: int) -> bytes | N
     bounds = _bounds(blobs, sha256, attempt)
     if not 0 < number < len(bounds):
         return None
-    return _page(blobs, sha256, *bounds[number - 1 : number + 1])
+    content = _page(blobs, sha256, *bounds[number - 1 : number + 1])
+    _decoded(content, sha256)
+    return content
 
 
 def all_pages(blobs: Blobs, sha256: str) -> Iterator[ReaderPage]:
     """All pages of a submission, in order; none if it has none. Raises `MachineryError`."""
-    from leaderboard.pages.reader import ReaderPage
-
     for start, end in pairwise(_bounds(blobs, sha256, -1)):
-        yield msgspec.json.decode(_page(blobs, sha256, start, end), type=ReaderPage)
+        yield _decoded(_page(blobs, sha256, start, end), sha256)
 
 
 def _page(blobs: Blobs, sha256: str, start: int, end: int) -> bytes:
     frame = blobs.part(f"{sha256}.{CONVERSATIONS}", start, end - start)
-    return zstandard.ZstdDecompressor().decompress(frame, max_output_size=LONGEST)
+    try:
+        return zstandard.ZstdDecompressor().decompress(frame, max_output_size=LONGEST)
+    except zstandard.ZstdError as error:
+        raise _damaged(sha256, CONVERSATIONS, error) from None
+
+
+def _decoded(content: bytes, sha256: str) -> ReaderPage:
+    from leaderboard.pages.reader import ReaderPage
+
+    try:
+        return msgspec.json.decode(content, type=ReaderPage)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _damaged(sha256, CONVERSATIONS, error) from None
+
+
+def _damaged(sha256: str, name: str, error: object) -> MachineryError:
+    return MachineryError(f"blob {sha256}.{name} is damaged ({error}); have it verified again")
 
 
 @lru_cache(maxsize=64)
@@ -76,4 +98,10 @@ def _bounds(blobs: Blobs, sha256: str, _: int) -> list[int]:
     size = blobs.size(name)
     if size is None:  # accepted without any, as by an import
         return [0]
-    return msgspec.json.decode(blobs.part(name, 0, size), type=list[int])
+    try:
+        bounds = msgspec.json.decode(blobs.part(name, 0, size), type=list[int])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise _damaged(sha256, INDEX, error) from None
+    if bounds[:1] != [0] or not all(0 < end - start < LONGEST for start, end in pairwise(bounds)):
+        raise _damaged(sha256, INDEX, "no ascending places")
+    return bounds

@@ -5,6 +5,9 @@
        ├─────────────────┴── the lease ran out: the worker was killed
        └── verify_again ── any of them; any of them ── withdraw ──> withdrawn
 
+What is verified again keeps its record until there is a new one: if verifying it turns out to be
+impossible here, and not by its fault, it is what it was before.
+
 A worker that is killed loses its work and nothing else: when its lease has run out, the next one
 takes the submission. What it might still write, should it live after all, is refused.
 """
@@ -14,12 +17,20 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple, cast
 
+import msgspec
 from sqlalchemy import CursorResult, select, update
 from sqlalchemy.orm import Session
 
 from leaderboard.store.audit import note
 from leaderboard.store.database import Database
-from leaderboard.store.models import REJECTED, WAITING, WITHDRAWN, Submission
+from leaderboard.store.models import (
+    REJECTED,
+    STATUSES,
+    WAITING,
+    WITHDRAWN,
+    AuditEntry,
+    Submission,
+)
 
 MOST_CRASHES = 2
 MOST_FAILURES = 3  # of our own machinery, which may come back
@@ -103,6 +114,40 @@ def failed(database: Database, taken: Claim, reason: str, pause: float) -> bool:
     return _once_more(database, taken, ("failed", reason, told), MOST_FAILURES, pause)
 
 
+def unreadable(database: Database, taken: Claim, reason: str, pause: float) -> None:
+    """Its zip, or the store, is damaged or away: it is what it was before, or waits `pause` seconds
+    for an administrator to mend it. Written down once, not at every try.
+    """
+    with database.write() as session:
+        row = session.get(Submission, taken.id, with_for_update=True)
+        if row is None or row.status != WAITING or row.attempts != taken.attempt:
+            return
+        row.leased_until = time.time() + pause
+        _restore(row)
+        subject = f"submission {row.id}"
+        newest = select(AuditEntry.action).where(AuditEntry.subject == subject)
+        last = session.scalar(newest.order_by(AuditEntry.id.desc()).limit(1))
+        if last != "unreadable" or row.status != WAITING:
+            note(session, WORKER, "unreadable", subject, reason)
+
+
+def _restore(row: Submission) -> bool:
+    """Give a row that was to be verified again its former status, if its record tells it."""
+    if row.record is None:
+        return False
+    status = msgspec.json.decode(row.record, type=_Verified).status
+    if status not in STATUSES:
+        return False
+    row.status, row.leased_until, row.crashes = status, 0.0, 0
+    return True
+
+
+class _Verified(msgspec.Struct):
+    """What is read of a `Record` here."""
+
+    status: str = ""
+
+
 def _once_more(
     database: Database, taken: Claim, said: tuple[str, str, str], most: int, pause: float
 ) -> bool:
@@ -117,14 +162,19 @@ def _once_more(
             row.leased_until = time.time() + pause if pause else 0.0
             note(session, WORKER, action, subject, reason)
             return False
+        if action == "failed" and _restore(row):
+            note(session, WORKER, action, subject, reason)
+            return False
         row.status, row.reasons, row.leased_until = REJECTED, [told], 0.0
+        row.scores, row.record = {}, None
         note(session, WORKER, REJECTED, subject, told)
         return True
 
 
 def verify_again(session: Session, row: Submission, actor: str) -> None:
     """Put a submission back to the queue, whatever had become of it."""
-    _reset(row, WAITING)
+    row.status, row.crashes, row.leased_until = WAITING, 0, 0.0
+    row.attempts += 1  # who verifies it at this moment has lost it
     note(session, actor, "to be verified again", f"submission {row.id}")
 
 
@@ -133,14 +183,10 @@ def withdraw(session: Session, row: Submission, actor: str) -> None:
 
     When this is committed, its conversations are to be dropped (`conversations.drop_pages`).
     """
-    _reset(row, WITHDRAWN)
-    note(session, actor, WITHDRAWN, f"submission {row.id}")
-
-
-def _reset(row: Submission, status: str) -> None:
-    row.status, row.reasons, row.scores, row.record = status, [], {}, None
+    row.status, row.reasons, row.scores, row.record = WITHDRAWN, [], {}, None
     row.crashes, row.leased_until = 0, 0.0
-    row.attempts += 1  # who verifies it at this moment has lost it
+    row.attempts += 1
+    note(session, actor, WITHDRAWN, f"submission {row.id}")
 
 
 def _changed(session: Session, taken: Claim, **values: Any) -> bool:

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session, defer
 
 from leaderboard.archive import Archive
 from leaderboard.manifest import MANIFEST, Manifest, decode_manifest
+from leaderboard.names import name_key, unusable
 from leaderboard.settings import SHOWN_AS
 from leaderboard.store import Store
 from leaderboard.store.audit import note
@@ -28,7 +29,6 @@ from leaderboard.store.models import (
 from mas_envs.errors import BadFile, UserError
 
 ACCEPTED = (RECOMPUTED, SELF_REPORTED)
-LONGEST_NAME = 100  # of a system, a team
 MOST_SAMPLES = 100_000  # k
 
 
@@ -65,13 +65,10 @@ def read_manifest(path: Path) -> Manifest:
             manifest = decode_manifest(archive.read(MANIFEST), SHOWN_AS)
     except BadFile as error:
         raise UserError(str(error).replace(str(path), SHOWN_AS)) from None
-    for key, value in (("system", manifest.system), ("team", manifest.team)):
-        if not value.strip() or len(value) > LONGEST_NAME or not value.isprintable():
-            raise BadFile(f"{SHOWN_AS}: {MANIFEST}", f"{key} {value!r:.120} is not 1 to "
-                          f"{LONGEST_NAME} printable characters")  # fmt: skip
-    name = manifest.suite.name
-    if not name or len(name) > LONGEST_NAME or not name.isprintable():
-        raise BadFile(f"{SHOWN_AS}: {MANIFEST}", f"suite {name!r:.120} has no usable name")
+    names = {"system": manifest.system, "team": manifest.team, "suite.name": manifest.suite.name}
+    for key, name in names.items():
+        if problem := unusable(name):
+            raise BadFile(f"{SHOWN_AS}: {MANIFEST}", f"{key} {name!r:.80} {problem}")
     if manifest.k > MOST_SAMPLES:
         raise BadFile(f"{SHOWN_AS}: {MANIFEST}", f"k is {manifest.k}; at most {MOST_SAMPLES}")
     return manifest
@@ -84,8 +81,9 @@ def receive(
 
     When this returns, its bytes and its row are on disk. Raises `BadFile` (a `UserError`) for what
     is no submission, `Duplicate` for bytes that are here already; of several that bring the same
-    bytes at a time, one gets through. Raises `SomebodyElses` for a team that handed something in by
-    a token of another name, unless `token` (an id) is None or an admin's. A process killed half-way
+    bytes at a time, one gets through. Raises `SomebodyElses` for a team, or one that looks like it,
+    that handed something in by a token of another name or by none (an import), unless `token` (an
+    id) is None or an admin's. A process killed half-way
     leaves at most a blob that nothing names, which the next upload of these bytes takes over.
     """
     manifest, size = read_manifest(path), path.stat().st_size
@@ -108,7 +106,9 @@ def receive(
     try:
         with store.database.write() as session:
             if session.get_bind().dialect.name == "postgresql":  # SQLite has one writer anyway
-                session.execute(select(func.pg_advisory_xact_lock(func.hashtext(row.team))))
+                session.execute(
+                    select(func.pg_advisory_xact_lock(func.hashtext(name_key(row.team))))
+                )
             _check_team(session, row.team, token)
             session.add(row)
             note(session, actor, "received", f"submission {row.id}", f"{size} bytes")
@@ -123,12 +123,17 @@ def find(session: Session, number: str) -> Submission | None:
 
 
 def listed(session: Session, query: Query, limit: int, offset: int) -> tuple[int, list[Submission]]:
-    """(how many there are, some of them without their records), the newest first."""
+    """(how many there are, some of them without their records), the newest first.
+
+    What was withdrawn is not found by its names.
+    """
     wanted = [
         getattr(Submission, key) == value
         for key, value in query._asdict().items()
         if value is not None
     ]
+    if query.team is not None or query.system is not None:
+        wanted.append(Submission.status != WITHDRAWN)
     total = session.scalar(select(func.count()).select_from(Submission).where(*wanted)) or 0
     rows = session.scalars(
         select(Submission)
@@ -174,18 +179,21 @@ def _check_new(session: Session, sha256: str) -> None:
 
 
 def _check_team(session: Session, team: str, number: int | None) -> None:
-    """Whoever used a team's name first has it, as long as what he handed in is neither rejected nor
-    withdrawn.
+    """Whoever used a team's name, or one like it, first has it, as long as what he handed in is
+    neither rejected nor withdrawn. What an import brought in is nobody's with a token.
     """
     token = None if number is None else session.get(Token, number)
     if token is None or token.scope == "admin":
         return
-    first = session.scalar(
+    standing, key = Submission.status.not_in((REJECTED, WITHDRAWN)), name_key(team)
+    teams = session.scalars(select(Submission.team).where(standing).distinct())
+    first = session.execute(
         select(Token.name)
-        .join(Submission, Submission.token == Token.id)
-        .where(Submission.team == team, Submission.status.not_in((REJECTED, WITHDRAWN)))
+        .select_from(Submission)
+        .outerjoin(Token, Submission.token == Token.id)
+        .where(Submission.team.in_([one for one in teams if name_key(one) == key]), standing)
         .order_by(Submission.received, Submission.id)
         .limit(1)
-    )
-    if first is not None and first != token.name:
+    ).first()
+    if first is not None and first[0] != token.name:
         raise SomebodyElses(f"team {team!r} is somebody else's here; choose another name")

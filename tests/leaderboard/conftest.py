@@ -110,6 +110,15 @@ def towns():
 
 
 @pytest.fixture(scope="session")
+def streets():
+    """The name of a suite as the towns, but of a corpus that does not come with us."""
+    drawn = {"source": "tinyworld", "split": "test", "n": 60}
+    env = Environment(id="search-v0", needs=("retriever",))
+    with embedded("streets", drawn, grader="qa", env=env) as name:
+        yield name
+
+
+@pytest.fixture(scope="session")
 def sums_run(sums, tmp_path_factory):
     """A whole run of it, two samples a question."""
     out = tmp_path_factory.mktemp("sums") / "run"

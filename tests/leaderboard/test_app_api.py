@@ -13,8 +13,9 @@ from sqlalchemy import update
 
 from leaderboard.app import make_app
 from leaderboard.settings import Settings
-from leaderboard.store import connect
+from leaderboard.store import connect, open_store
 from leaderboard.store.models import Token
+from leaderboard.store.submissions import receive
 from tests.leaderboard.board_server import (
     Server,
     add_token,
@@ -111,6 +112,8 @@ def test_what_is_withdrawn_is_gone_until_an_administrator_puts_it_back(server, s
         for _ in range(2):
             assert submitter.delete(place).status_code == 204
         assert [path.suffix for path in folder.glob(f"{number}*")] == [".zip"]
+        for wanted in ({"team": "withdrawers"}, {"system": "Withdrawn Words"}):
+            assert anyone.get("/api/submissions", params=wanted).json()["total"] == 0
         found = anyone.get(place).json()
         assert (found["status"], found["record"], found["scores"]) == ("withdrawn", None, {})
         page = anyone.get(f"/submission/{number}/").text
@@ -158,7 +161,34 @@ def test_a_team_belongs_to_who_used_it_first(server, submitter, admin):
         told = check_problem(post(stranger, small_zip("b", team="owned")), 403)
         assert "team 'owned' is somebody else's" in told["detail"] and "submit" not in str(told)
         assert post(colleague, small_zip("c", team="owned")).status_code == 201
+        for alike in (
+            " OWNED ",
+            "own\u0435d",
+            "\u043ewned",
+            "owned\u3164",
+            "ｏwned",
+        ):
+            check_problem(post(stranger, small_zip("e", team=alike)), 403)
     assert post(admin, small_zip("d", team="owned")).status_code == 201
+
+
+def test_a_team_that_an_import_brought_is_nobodys_with_a_token(server, submitter, admin):
+    store = open_store(server.settings)
+    path = server.settings.incoming / "imported"
+    path.write_bytes(content := small_zip("adder", team="our lab"))
+    receive(store, path, sha256(content), "command line")
+    store.database.close()
+    check_problem(post(submitter, small_zip("adder", team="our lab", seed=1)), 403)
+    assert post(admin, small_zip("adder", team="our lab", seed=2)).status_code == 201
+
+
+@pytest.mark.parametrize(
+    "name", ["\u3164", "\u2800\u2800", "a" + 5 * "\u0301", "\u0301", "\u115f\ufe0f"]
+)
+def test_names_that_cannot_be_read(submitter, name):
+    for field in ("team", "system"):
+        told = check_problem(post(submitter, small_zip(**{"system": "s", field: name})), 422)
+        assert field in told["detail"]
 
 
 def test_of_several_that_name_a_team_at_a_time_one_has_it(server):

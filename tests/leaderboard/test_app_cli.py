@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import threading
+import time
 from typing import ClassVar
 
 import pytest
@@ -13,6 +14,7 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from leaderboard.cli import app
+from leaderboard.cli.submit import _token
 from leaderboard.store.database import connect, upgrade
 from tests.leaderboard.board_server import (
     Server,
@@ -46,6 +48,9 @@ def test_token_create_list_revoke(tmp_path):
     assert command("token", "revoke", "1", *where)[0] == 0
     code, _, told = command("token", "revoke", "7", *where)
     assert code == 2 and "there is no token 7" in told
+    for wrong in ("9" * 23, "0", "2147483648"):
+        code, _, told = command("token", "revoke", wrong, *where)
+        assert code == 2 and "Traceback" not in told
     for args in (("list",), ("revoke", "1")):
         code, _, told = command("token", *args, "--folder", tmp_path / "typo")
         assert code == 2 and "no leaderboard is there" in told and not (tmp_path / "typo").exists()
@@ -92,6 +97,11 @@ def test_a_rejected_one_gives_its_reasons(server, tmp_path):
         ({"path": "long.zip"}, "413 the body is longer than"),
         ({"path": "long.zip", "token": "wrong"}, "longer than"),
         ({"below": "/board"}, "404"), ({"https": True}, "is it https"),
+        ({"to": "http://[::"}, "not a URL"), ({"to": "http://"}, "no host"),
+        ({"to": "http://x:y/"}, "not a URL"), ({"to": "http://x:99999/"}, "--to"),
+        ({"to": "http://x/?x=1"}, "without ?"), ({"to": "http://x/#x"}, "without ?"),
+        ({"file": "/dev/zero"}, "longer than 4096"), ({"file": "fifo"}, "no token"),
+        ({"path": "fifo"}, "not a regular file"), ({"path": "/dev/zero"}, "not a regular file"),
     ],
 )  # fmt: skip
 def test_bad_input_of_submit(server, tmp_path, changes, told):
@@ -99,6 +109,7 @@ def test_bad_input_of_submit(server, tmp_path, changes, told):
     (tmp_path / "text.zip").write_text("x" * 100)
     (tmp_path / "empty.zip").write_text("")
     (tmp_path / "other.zip").write_bytes(zip_bytes({"episodes.jsonl.zst": b""}))
+    os.mkfifo(tmp_path / "fifo")
     if changes.get("path") == "long.zip":
         (tmp_path / "long.zip").write_bytes(small_zip(padding=30_000_000))
     _, secret = add_token(server.settings)
@@ -111,6 +122,22 @@ def test_bad_input_of_submit(server, tmp_path, changes, told):
     code, out, err = command(*args, token=changes.get("token", secret))
     assert code == 2 and told in err and "Traceback" not in err, err
     assert out == "" and "trying again" not in err
+
+
+def test_a_token_through_a_pipe(tmp_path):
+    """As the shell's <(pass show board), whose writer may be slower than we are."""
+    os.mkfifo(tmp_path / "token")
+    held = os.open(tmp_path / "token", os.O_RDWR)  # somebody writes to it, some time
+
+    def write():
+        time.sleep(0.1)
+        os.write(held, b"masl_x\n")
+        os.close(held)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    assert _token(tmp_path / "token") == "masl_x"
+    thread.join()
 
 
 class Elsewhere(http.server.BaseHTTPRequestHandler):
@@ -155,7 +182,7 @@ def test_too_many_submissions_and_a_server_that_is_away(tmp_path, monkeypatch):
         (tmp_path / "good.zip").write_bytes(small_zip("another"))
         code, _, told = command(*args, token=secret)
         assert code == 1 and "429 too many requests; try again in 3601 s" in told
-    url = f"{server.url}/x?me:secret@".replace("http://", "http://me:secret@")
+    url = f"{server.url}/x".replace("http://", "http://me:secret@")
     code, out, told = command("submit", tmp_path / "good.zip", "--to", url, token="x")
     assert code == 1 and told.count("trying again") == 3 and out == ""
     assert "refused" in told and "me:secret@127" not in told

@@ -1,17 +1,22 @@
 """How much one may ask for: requests, uploads, waiting submissions, silence; and a full disk."""
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
 import stat
+import threading
 import time
 
+import httpx
 import hypothesis
 import pytest
+import uvicorn
 from hypothesis import strategies as st
 
 from leaderboard.app import make_app
+from leaderboard.app.connections import bounded
 from leaderboard.app.limits import MOST_CLIENTS, Bucket
 from leaderboard.app.problems import Problem
 from leaderboard.app.uploads import sweep
@@ -102,6 +107,72 @@ def test_what_killed_servers_left_is_swept(tmp_path):
         os.utime(path, (time.time() - 7200,) * 2)
     sweep(tmp_path, 3600)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["else", "upload-b"]
+
+
+async def ready(scope, receive, send):
+    await send({"type": "http.response.start", "status": 200,
+                "headers": [(b"content-length", b"2")]})  # fmt: skip
+    await send({"type": "http.response.body", "body": b"ok"})
+
+
+@contextlib.contextmanager
+def served(head_seconds, most):
+    """Where an application answers, in a thread."""
+    listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+    http = bounded(head_seconds, most)
+    server = uvicorn.Server(uvicorn.Config(ready, http=http, log_config=None, lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        yield listener.getsockname()
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+def ended(sock):
+    """All that comes until the server closes; fails if it does not."""
+    sock.settimeout(20)
+    content = b""
+    with contextlib.suppress(ConnectionResetError):
+        while some := sock.recv(1000):
+            content += some
+    return content
+
+
+HEAD = b"GET / HTTP/1.1\r\nHost: x\r\n"
+
+
+def test_a_head_that_never_ends_is_cut_off():
+    """From the beginning, after an answer, and sent drop by drop."""
+    with served(1.0, 100) as place:
+        socks = [socket.create_connection(place) for _ in range(50)]
+        for n, sock in enumerate(socks):
+            sock.sendall((b"", HEAD, HEAD + b"\r\n" + HEAD)[n % 3])
+        told = [b"", b""]
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                socks[1].sendall(b"X: y\r\n")
+                time.sleep(0.02)
+            raise AssertionError("drop by drop it goes on for ever")
+        told = [ended(sock) for sock in socks]
+        assert [content.count(b" 200 ") for content in told] == [int(n % 3 == 2) for n in range(50)]
+        assert httpx.get(f"http://127.0.0.1:{place[1]}/").text == "ok"
+
+
+def test_connections_beyond_the_most_are_refused():
+    with served(20.0, 10) as place:
+        held = [socket.create_connection(place) for _ in range(10)]
+        for sock in held:
+            sock.sendall(HEAD)
+        time.sleep(0.2)
+        with socket.create_connection(place) as sock:
+            assert b" 503 " in ended(sock)
+        held[0].sendall(b"Connection: close\r\n\r\n")
+        assert ended(held[0]).endswith(b"ok")
+        for sock in held:
+            sock.close()
 
 
 @pytest.mark.slow

@@ -15,12 +15,12 @@ from tests.leaderboard.conftest import play
 
 pytest.importorskip("sqlalchemy", reason="needs pip install 'mas-gym[leaderboard]'")
 pytestmark = pytest.mark.slow
-ANSWERS = '''
+ANSWERS = """
 def act(request):
     if request.role == "verifier":
         return "<verify>approve</verify>"
     return f"I guess. \\\\boxed{{{200 + request.seed % 7}}}"
-'''
+"""
 
 
 @pytest.fixture

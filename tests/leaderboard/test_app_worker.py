@@ -1,5 +1,6 @@
 """The worker: honest and forged submissions, and those whose verification dies."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -9,10 +10,13 @@ import threading
 import time
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 import zstandard
 
+from leaderboard.app import make_app
+from leaderboard.cli.export import _stored_pages
 from leaderboard.findings import CHECKS, Check
 from leaderboard.outcome import discreet, outcome_of, suite_file
 from leaderboard.pack import pack
@@ -21,11 +25,12 @@ from leaderboard.settings import Settings
 from leaderboard.store import open_store
 from leaderboard.store.audit import entries
 from leaderboard.store.conversations import all_pages, count_pages, read_page, write_pages
-from leaderboard.store.queue import claim, withdraw
+from leaderboard.store.models import Submission
+from leaderboard.store.queue import Verdict, claim, finish, verify_again, withdraw
 from leaderboard.store.submissions import find, receive
 from leaderboard.worker import _Ended, _settle, work_once
 from leaderboard.worker_child import Job, Outcome
-from mas_envs.errors import UserError
+from mas_envs.errors import MachineryError, UserError
 from tests.leaderboard.board_server import (
     Server,
     add_token,
@@ -62,15 +67,15 @@ def put(store, settings, content):
 
 
 @pytest.fixture
-def towns_of_ours(towns, tmp_path, monkeypatch):
+def towns_of_ours(streets, tmp_path, monkeypatch):
     """(a corpus, a submission that searched it, its suite)."""
     monkeypatch.chdir(tmp_path)
     ours = tmp_path / "ours.jsonl"
     ours.write_text('{"id": "0", "contents": "A\\nThe architect was nobody."}\n')
     policy = "scripted:tests.leaderboard.oracles:oracle"
-    play(towns, tmp_path / "run", "-k", "1", "--env-arg", f"retriever={ours}", policy=policy)
+    play(streets, tmp_path / "run", "-k", "1", "--env-arg", f"retriever={ours}", policy=policy)
     pack(tmp_path / "run", tmp_path / "sub.zip", system="s", team="t")
-    return ours, tmp_path / "sub.zip", towns
+    return ours, tmp_path / "sub.zip", streets
 
 
 def row(store, number):
@@ -164,6 +169,68 @@ def test_a_lost_blob_is_no_fault_of_the_submission(store, settings, submission):
     assert work_once(store, settings) and not work_once(store, settings)
     found = row(store, number)
     assert (found.status, found.crashes) == ("waiting", 0)
+
+
+@pytest.mark.parametrize("damage", ["bytes", "missing"])
+def test_a_blob_damaged_before_it_is_verified_again_changes_nothing(
+    store, settings, submission, damage
+):
+    number = put(store, settings, submission.read_bytes())
+    accepted = Verdict("recomputed", [], {"avg@2": {"value": 1.0}}, b'{"status":"recomputed"}')
+    assert finish(store.database, claim(store.database, 60), accepted)
+    with store.blobs.local(row(store, number).sha256 + ".zip") as path:
+        if damage == "missing":
+            path.unlink()
+        else:
+            content = bytearray(path.read_bytes())
+            content[len(content) // 2] ^= 1
+            path.write_bytes(content)
+    for _ in range(2):
+        with store.database.write() as session:
+            verify_again(session, find(session, number), "me")
+        assert row(store, number).status == "waiting"
+        assert work_once(store, settings) and not work_once(store, settings)
+        found = row(store, number)
+        assert (found.status, found.record) == ("recomputed", accepted.record)
+        assert found.scores == accepted.scores and log(store)[-1] == "unreadable"
+
+
+@pytest.mark.parametrize(
+    ("suffix", "content"),
+    [
+        ("conversations", None), ("conversations", b"no zstd"), ("index", b"[0, 1"),
+        ("index", b'{"a": 1}'), ("index", b"[0, 99999999999999999999]"), ("index", b"[0, 5, 3]"),
+        ("index", b"[]"), ("index", b"\xff"), ("conversations", zstandard.compress(b"{}")),
+        ("conversations", zstandard.compress(b"\xff")),
+    ],
+)  # fmt: skip
+def test_damaged_conversations_are_machinery(store, suffix, content):
+    sha256, number = "a1" * 32, "a1" * 8
+    folder = store.blobs.folder / sha256[:2]
+    folder.mkdir()
+    (folder / f"{sha256}.conversations").write_bytes(zstandard.compress(b"{}"))
+    size = len(content) if content and suffix == "conversations" else 5
+    (folder / f"{sha256}.index").write_bytes(f"[0, {size}]".encode())
+    path = folder / f"{sha256}.{suffix}"
+    path.unlink() if content is None else path.write_bytes(content)
+    with store.database.write() as session:
+        session.add(Submission(id=number, sha256=sha256, size=1, received=0.0, status="recomputed",
+                               system="s", team="t", suite="arith", k=1))  # fmt: skip
+    with pytest.raises(MachineryError):
+        list(all_pages(store.blobs, sha256))
+    with pytest.raises(MachineryError):
+        read_page(store.blobs, sha256, id(path), 1)
+    with pytest.raises(MachineryError, match=f"submission {number}: blob .*{suffix}"):
+        list(_stored_pages(store, number))
+    app = make_app(Settings(folder=store.blobs.folder.parent, workers=0))
+    transport = httpx.ASGITransport(app)
+
+    async def ask():
+        async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
+            return await client.get(f"/api/submissions/{number}/conversations")
+
+    check_problem(asyncio.run(ask()), 503)
+    app.state.store.database.close()
 
 
 @pytest.mark.slow

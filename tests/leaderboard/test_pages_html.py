@@ -146,7 +146,9 @@ def all_pages(records, conversations=None):
         yield pages.conversations(a, page)
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    "text", [*HOSTILE[::2], *(pytest.param(one, marks=pytest.mark.slow) for one in HOSTILE[1::2])]
+)
 def test_hostile_text_stays_text(text):
     records = [hostile_record(text, suite="math500", received=float(n)) for n in (1, 2)]
     told = [episode(text=text, question=text, gold=text, info={text: text})]

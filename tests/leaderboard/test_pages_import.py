@@ -7,6 +7,12 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from leaderboard.settings import Settings
+from leaderboard.store import open_store
+from leaderboard.store.queue import claim
+from leaderboard.store.submissions import receive
+from tests.leaderboard.board_server import sha256
+
 pytest.importorskip("sqlalchemy", reason="needs pip install 'mas-gym[leaderboard]'")
 pytest.importorskip("leaderboard.record", reason="there are no records yet")
 pytest.importorskip("leaderboard.cli.import_", reason="leaderboard.cli is no package yet")
@@ -60,6 +66,22 @@ def test_import_then_export(commands, folder, tmp_path):
     assert "the adder" in (site / "math/index.html").read_text()
     assert (site / f"submission/{number}/conversations/20/index.html").is_file()
     assert not (site / f"submission/{number}/conversations/21").exists()
+
+
+def test_after_one_that_was_killed(commands, submission, tmp_path):
+    """It waits for the lease of the worker that is no more."""
+    board, folder = tmp_path / "board", tmp_path / "submissions"
+    folder.mkdir()
+    content = shutil.copy(submission, folder / "good.zip").read_bytes()
+    store = open_store(Settings(folder=board))
+    upload = board / "incoming" / "upload"
+    upload.write_bytes(content)
+    receive(store, upload, sha256(content), "command line")
+    assert claim(store.database, 2.0)
+    store.database.close()
+    result = commands("import", folder, "--folder", board)
+    assert result.exit_code == 0 and "good.zip: recomputed" in result.output, result.output
+    assert "waiting 2 s or longer" in result.stderr
 
 
 def test_an_empty_folder_and_a_missing_store_are_said(commands, tmp_path):

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.cli import app as bench
 from leaderboard.cli import app
 from leaderboard.pack import pack
+from leaderboard.record import make_record
 from leaderboard.verify import verify
 from mas_envs import Fork, collect, make, read_episodes, write_episodes
 from mas_envs.episodes.schema import Sampling
@@ -201,11 +202,13 @@ def test_the_best_of_many_forks_is_no_sample(forger, search_run, told, expected)
     assert failed(forger.write()) == expected
 
 
-def test_a_corpus_of_ones_own_is_believed_and_named_without_its_folder(towns, tmp_path):
+def test_a_corpus_of_ones_own_is_believed_and_named_without_its_folder(streets, tmp_path):
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text('{"id": "1", "contents": "\\"Gallery\\"\\nThe architect was nobody."}\n')
-    path = played(tmp_path / "run", towns, "--env-arg", f"retriever={corpus}")
+    path = played(tmp_path / "run", streets, "--env-arg", f"retriever={corpus}")
     result = verify(path)
+    assert result.status == "recomputed"
+    assert make_record(result, id="", received=0).passages_unchecked
     (check,) = [check for check in result.checks if check.name == "tools"]
     assert result.passed and check.result == "unchecked" and "'corpus.jsonl'" in check.detail
     with zipfile.ZipFile(path) as archive:
@@ -232,7 +235,17 @@ def test_forks_in_the_folder_of_a_run_are_not_packed(search_run, tmp_path):
     assert ours == theirs
 
 
-def test_passages_of_another_retriever_are_said_to_be_believed(forger):
+def test_passages_that_come_with_us_are_no_others(forger):
+    """Those of another retriever would be believed, and the suite's own are here."""
+    for env in (forger.manifest["env"], *(episode["env"] for episode in forger.episodes)):
+        env["kwargs"]["retriever"] = "http://search.example:8000"
+    result = verify(forger.write())
+    (check,) = [check for check in result.checks if check.name == "settings"]
+    assert result.status == "rejected" and "passages that come with them" in check.detail
+
+
+def test_passages_of_another_retriever_are_said_to_be_believed(forger, streets):
+    forger.manifest["suite"]["name"] = streets
     for env in (forger.manifest["env"], *(episode["env"] for episode in forger.episodes)):
         env["kwargs"]["retriever"] = "http://search.example:8000"
     passage_text(forger)

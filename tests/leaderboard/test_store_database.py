@@ -232,6 +232,11 @@ def test_blobs(blobs, tmp_path):
         pass
     with pytest.raises(MachineryError):
         blobs.part(missing, 0, 1)
+    for _ in range(2):  # what is gone stays gone
+        blobs.remove(name)
+        assert blobs.size(name) is None
+    with pytest.raises(MachineryError), blobs.local(name):
+        pass
 
 
 @pytest.mark.parametrize("name", ["../x", "a" * 64 + "/..", "A" * 64, "", "a" * 63, "a" * 64 + "."])

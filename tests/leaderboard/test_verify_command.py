@@ -97,10 +97,10 @@ def corpus(path, *texts):
 
 
 @pytest.mark.slow
-def test_a_corpus_at_hand_is_searched_again(towns, tmp_path):
+def test_a_corpus_at_hand_is_searched_again(streets, tmp_path):
     ours = corpus(tmp_path / "ours.jsonl", "The architect was nobody.", "A town by a lake.")
     run, path = tmp_path / "run", tmp_path / "sub.zip"
-    play(towns, run, "-k", "1", "--env-arg", f"retriever={ours}", policy=ORACLE)
+    play(streets, run, "-k", "1", "--env-arg", f"retriever={ours}", policy=ORACLE)
     pack(run, path, system="s", team="t")
     tools = {}
     other = corpus(tmp_path / "other.jsonl", "The architect was somebody.")

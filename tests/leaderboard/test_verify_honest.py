@@ -226,8 +226,7 @@ def test_impossible_times_are_remarked_and_reject_nobody(sums_forger, change):
 @pytest.mark.parametrize(
     "sessions",
     [[], [{}], [{"started": None}], [{"started": "soon", "finished": []}],
-     [{"started": True, "concurrency": "many"}], [{"started": 1e308, "finished": -1e308}],
-     [{"started": 10**400, "finished": 10**400}], [{"started": 0, "concurrency": 10**400}]],
+     [{"started": True, "concurrency": "many"}], [{"started": 0, "concurrency": 10**400}]],
 )  # fmt: skip
 def test_sessions_that_say_nothing_of_use(sums_forger, sessions):
     sums_forger.manifest["sessions"] = sessions

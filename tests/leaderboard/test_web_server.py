@@ -168,9 +168,22 @@ def test_comparisons_have_one_address(board, client):
     assert "sign-flip" in client.get(f"/compare/{a}/{b}/").text
 
 
+@pytest.mark.parametrize(
+    "path", ["/math", "/submit", "/submission/0123456789abcdef", "/compare/a/b:c"]
+)
+def test_a_missing_slash_leads_nowhere_else(client, path):
+    answer = client.get(path, headers={"Host": "evil.example"})
+    assert answer.status_code == 308
+    place = answer.headers["location"]
+    assert place.startswith("./") and "evil" not in place
+    assert httpx.URL(f"http://board{path}").join(place).path == f"{path}/"
+    for evil in ("//evil.example", "//evil.example/math"):
+        assert client.get(f"{client.base_url}{evil}").status_code == 404
+
+
 def test_what_waits_is_shown_as_waiting(board, client):
     with board.client(board.token) as sender:
-        number = post(sender, small_zip("waits <b>here</b>")).json()["id"]
+        number = post(sender, small_zip("waits <b>here</b>", team="those who wait")).json()["id"]
     page = client.get(f"/submission/{number}/")
     assert page.status_code == 200 and "waits &lt;b&gt;here" in page.text
     assert "waiting" in page.text
@@ -196,7 +209,7 @@ def said(answer, status):
 
 
 def test_the_form_hands_in_once(board, client):
-    content = small_zip("by the form", padding=70_000)
+    content = small_zip("by the form", padding=70_000, team="of the form")
     answer = hand_in(client, board.token, content)
     assert answer.status_code == 303, answer.text
     place = answer.headers["location"]

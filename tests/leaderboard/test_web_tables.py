@@ -57,6 +57,7 @@ def child(settings):
     return subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
+@pytest.mark.slow
 def test_the_child_makes_them_and_ends(settings):
     job = Job(str(settings.folder / "tables"), settings.database_url)
     with child(settings) as process:
@@ -66,6 +67,7 @@ def test_the_child_makes_them_and_ends(settings):
     assert read_made(settings.folder / "tables").ranked
 
 
+@pytest.mark.slow
 def test_the_child_ends_with_its_server(settings):
     with child(settings) as process:
         job = Job(str(settings.folder / "nowhere"), settings.database_url)
@@ -96,7 +98,8 @@ def test_a_server_that_starts_again_answers_with_what_it_had(settings):
 def test_a_child_that_dies_costs_no_answer(settings):
     with Server(settings.folder, "--workers", "0") as server:
         wait_until_ranked(server, 18)
-        (settings.folder / "tables/made.part").mkdir()  # what the child writes to
+        (settings.folder / "tables/made").unlink()
+        (settings.folder / "tables/made").mkdir()  # what the child would replace
         store = open_store(settings)
         add(store, record("the new one", chance=0.9))
         with store.database.write() as session:
@@ -116,6 +119,7 @@ def test_a_child_that_dies_costs_no_answer(settings):
         assert server.process.wait(20) in (0, 128 + signal.SIGTERM)
 
 
+@pytest.mark.slow
 def test_processes_that_share_the_folder_do_not_take_each_others_files(settings):
     """Two servers of one folder make the tables at the same moment."""
     store, folder = open_store(settings), settings.folder / "tables"

@@ -55,7 +55,7 @@ def add_secret(store, folder):
     args = ["run", "aime24", "--data", str(suites), "--policy", policy, "-k", "2"]
     result = CliRunner().invoke(bench, [*args, "--out", str(run)])
     assert result.exit_code == 0, result.output
-    pack(run, path, system="the parrot", team="tests")
+    pack(run, path, system="the parrot", team="parrots")
     found = verify(path, suites / "aime24.jsonl")
     told = make_record(found, id="5ec2e7" + "0" * 10, received=1.78e9)
     told = msgspec.structs.replace(told, status="recomputed", reasons=[])
