@@ -122,9 +122,10 @@ def _check_grading(env: WorkflowEnv, suite: Suite | None) -> None:
     wanted = grading_options(kind, suites_grading(suite))
     published = kind == "qa" and compat is not None and suites_grading(suite) is None
     if given != wanted and not published:
-        why = f", with compat={compat!r}" if compat is not None else ""
-        raise UserError(f"answers are graded with {given or 'the default'!r:.80}{why}; those to "
-                        f"{suite.name} with {wanted or 'the default'!r:.80}")  # fmt: skip
+        why = f" (compat={compat!r})" if compat is not None else ""
+        held = repr(wanted)[:80] if wanted else "the suite's default"
+        theirs = repr(given)[:80] if given else "the default"
+        raise UserError(f"answers to {suite.name} are graded by {held}, not by {theirs}{why}")
 
 
 def _check_corpus(kwargs: dict[str, Any], suite: Suite | None) -> None:

@@ -82,8 +82,8 @@ def test_repetitions_need_what_they_repeat(sums_forger):
     [
         ("search-single-v0", {"compat": "drmas"}, "graded as qa"),
         ("search-v0", {}, "graded as qa"),
-        ("math-v0", {"compat": "drmas"}, "with compat='drmas'"),
-        ("math-single-v0", {"grading": "drmas"}, "answers are graded with"),
+        ("math-v0", {"compat": "drmas"}, "(compat='drmas')"),
+        ("math-single-v0", {"grading": "drmas"}, "are graded by"),
         ("debate-v0", {"rounds": 10**12}, "'rounds' is too large"),
         ("math-v0", {"malformed_verdict": {"missing": 10**9}}, "is too large"),
     ],
